@@ -1,6 +1,6 @@
-"""The `trellm` command: every subcommand in a file of its own.
+"""The `trellm` command, with a file for each subcommand.
 
-What a subcommand runs is imported when it runs, so that mistakes and --help need not wait for torch and Numba.
+Subcommands import what they run when they run, so that usage errors and --help do not wait for torch and Numba.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`trellm check`: why a text does or does not meet a constraint."""
+"""`trellm check`: tests a text against a constraint, and explains a mismatch."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def check(
     tokenizer: str | None,
     spans: bool,
 ) -> int:
-    """Say whether a text meets a constraint; if not, how far it gets and what was expected there.
+    """Test whether a text meets a constraint. If not, show how far it gets and what was expected there.
 
-    For JSON that is no instance of its schema, name the keyword that its value breaks, and the place.
+    For JSON that does not satisfy its schema, name the violated keyword and its place.
     The exit code is 0 if the text meets the constraint, and 1 if not.
 
     \b
@@ -46,9 +46,9 @@ def check(
         trellm check --extract report.txt --text 'both lungs'
         trellm check --schema finding.schema.json --context report=report.txt --spans --json finding.json
 
-    With --text or --file, JSON must be written as `trellm generate` writes it; with --json its order of members,
-    white space, escapes and spelling of numbers do not matter, unless --order, --whitespace, --escapes or --spelling
-    say so. The name of a special token that --grammar names, such as <|im_end|>, is that token in a text.
+    With --text or --file, JSON must be written as `trellm generate` writes it. With --json its member order, white
+    space, escapes and number spelling do not matter, unless --order, --whitespace, --escapes or --spelling are given.
+    If --grammar names a special token, such as <|im_end|>, that name in a text means the token.
     """
     from ..guides.explain import explain
     from ..guides.protocol import Findings
@@ -88,7 +88,7 @@ def check(
 
 
 def _broken(constraint: ConstraintOptions, text: str) -> str:
-    """A line about the keyword that the value breaks; nothing if the text is no JSON."""
+    """Return a line about the violated keyword; "" if the text is not JSON."""
     from ..engine.structures import structure_of
     from ..guides.quoting.quotation import Quote
     from .violation import violation

@@ -1,4 +1,4 @@
-"""Options that say what a text must be, shared by the subcommands."""
+"""Command-line options of constraints, shared by subcommands."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TEXT = TextType()
 
 @dataclass(frozen=True)
 class TagOption:
-    """Two markers, and what is between them: a JSON Schema, a grammar or a pattern, in a file of this `kind`."""
+    """Two markers, and the constraint of the text between them: a JSON Schema, a grammar or a pattern, by `kind`."""
 
     begin: str
     kind: Literal["json", "lark", "gbnf", "regex"]
@@ -47,7 +47,7 @@ class TagOption:
     end: str
 
     def guide(self, vocabulary: Vocabulary, limits: Limits | None) -> Any:
-        """The guide of what is between the markers."""
+        """Return the guide of the text between the markers."""
         from ..guides import CFGGuide, JSONGuide, RegexGuide
 
         if self.kind == "json":
@@ -60,7 +60,7 @@ class TagOption:
 def read_tags(
     context: click.Context, parameter: click.Parameter, given: Sequence[tuple[str, str, str]]
 ) -> tuple[TagOption, ...]:
-    """The tags of --tag BEGIN FILE END."""
+    """Read the tags of --tag BEGIN FILE END."""
     found: list[TagOption] = []
     for begin, path, end in given:
         first, last = (_TEXT.convert(marker, parameter, context) for marker in (begin, end))
@@ -81,7 +81,7 @@ def guide_of(
     limits: Limits | None,
     special: Callable[[str], int | None] | None,
 ) -> TaggedGuide:
-    """The guide of free text with such parts. special: the token without bytes that a marker is, if it is one"""
+    """Return the guide of free text with tags. special: resolves a marker to a special token, or None"""
     from ..guides.tagged import TaggedGuide
 
     def marker(text: str) -> str | int:
@@ -109,17 +109,17 @@ _LETTERS = {"i": re.I, "s": re.S, "m": re.M, "x": re.X, "a": re.A}
 
 @dataclass(frozen=True)
 class ConstraintOptions:
-    """A constraint: at most one of pattern, choices, kind, grammar, structure, documents and tags is given.
+    """The constraint options. At most one of pattern, choices, kind, grammar, structure, documents and tags is given.
 
-    pattern: a regular expression, with `flags` and `dialect`; choices: texts; kind: a name in FORMATS;
+    pattern: a regular expression, with `flags` and `dialect`; choices: texts; kind: a name in FORMATS
     grammar: the text of a grammar, with its `syntax` and its `start` rule
-    structure: the text of a JSON Schema or a type, with the `order` of members, the `whitespace`, the `escapes`,
-        the `spelling` of numbers, `resources`, further schemas by URI, and whether keywords may be `unenforced`
+    structure: the text of a JSON Schema, or a type, with the `order` of members, `whitespace`, `escapes`, the
+        `spelling` of numbers, `resources`, further schemas by URI, and the treatment of `unenforced` keywords
     contexts: texts that a structure or a grammar quotes from, by name
     documents: texts to quote from, with the `boundary` of quotations and the `none_text`
-    document_field: where each prompt's line has the texts to quote from
-    tags: markers in free text, and what is between them
-    limits: what the guide may take, None for the default
+    document_field: field of each prompt's line that contains the texts to quote from
+    tags: markers in free text, with the constraints between them
+    limits: bounds of the guide, None for the default
     """
 
     pattern: str | None
@@ -175,18 +175,18 @@ class ConstraintOptions:
 
     @property
     def is_free(self) -> bool:
-        """True where nothing was asked for."""
+        """True if no constraint is given."""
         given = (self.pattern, self.kind, self.grammar, self.structure, self.document_field)
         return given == (None,) * 5 and not self.choices and not self.documents and not self.tags
 
     @property
     def may_quote(self) -> bool:
-        """True where parts of the text may be quotations, with places."""
+        """True if parts of the text may be quotations with positions."""
         return self.structure is not None or self.grammar is not None
 
     @property
     def natural(self) -> Natural | None:
-        """Spellings, within sentences, of the values of the format, or of a schema of one value."""
+        """Natural spelling of the format's values, or of those of a scalar schema."""
         from ..engine.formats import format_of, natural_of
         from ..engine.structures import structure_of
 
@@ -197,9 +197,9 @@ class ConstraintOptions:
     def guide_of_text(
         self, tokenizer: Vocabulary | None = None, *, as_read: bool = False
     ) -> LiftedGuide | SubstringGuide:
-        """The guide that texts are checked by. Raises UsageError for ids of tokens that no tokenizer has.
+        """Return the guide that checks texts. Raises UsageError for token ids without a tokenizer.
 
-        tokenizer: its vocabulary; by default there are bytes, and the special tokens that grammars name
+        tokenizer: its vocabulary; by default single bytes and the special tokens named in grammars
         """
         from ..guides.grammar.special_tokens import names_in
         from ..tokenizers_adapter import Vocabulary
@@ -219,10 +219,10 @@ class ConstraintOptions:
     def guide(
         self, vocabulary: Vocabulary, *, as_read: bool = False, special: Callable[[str], int | None] | None = None
     ) -> LiftedGuide | SubstringGuide:
-        """The guide of the constraint; there must be one.
+        """Return the guide of the constraint, which must not be free.
 
-        as_read: JSON may be written in every way that means the same, unless options say otherwise
-        special: the token without bytes that a marker is, if it is one
+        as_read: accept any equivalent JSON, unless options say otherwise
+        special: resolves a marker to a special token, or None
         """
         from ..guides import CFGGuide, ChoiceGuide, JSONGuide, RegexGuide, SubstringGuide
 
@@ -242,7 +242,7 @@ class ConstraintOptions:
                 structure_of(self.structure).schema,
                 vocabulary,
                 order=self.order or ("any" if as_read else "schema"),
-                whitespace=usual if self.whitespace is None else self.whitespace,  # which may be 0
+                whitespace=usual if self.whitespace is None else self.whitespace,  # may be 0
                 escapes=self.escapes or ("any" if as_read else "canonical"),
                 spelling=self.spelling or ("any" if as_read else "plain"),
                 resources=self.resources,
@@ -282,7 +282,7 @@ def _limits(work: int | None, memory: int | None, seconds: float | None) -> Limi
 
 
 def vocabulary_of(name: str) -> Vocabulary:
-    """The vocabulary of a tokenizer, by its name or folder. Raises UsageError."""
+    """Return the vocabulary of a tokenizer, named by model or folder. Raises UsageError."""
     import transformers
 
     from ..tokenizers_adapter import Vocabulary
@@ -301,12 +301,12 @@ def _python_type(context: click.Context, parameter: click.Parameter, name: str |
     module, _, path = name.partition(":")
     if not module or not path:
         raise click.BadParameter(f"{name!r} names no type; write MODULE:CLASS, such as app.types:Person")
-    # A script finds the modules beside it, the command those where it is called.
+    # A script imports modules beside it, the command those in the working directory.
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
         return functools.reduce(getattr, path.split("."), importlib.import_module(module))
-    except Exception as error:  # the module runs as it is imported, and raises what it will
+    except Exception as error:  # importing runs the module, which may raise any exception
         said = error if isinstance(error, (ImportError, AttributeError)) else f"{type(error).__name__}: {error}"
         raise click.BadParameter(f"{name!r} cannot be imported: {said}") from None
 
@@ -464,7 +464,7 @@ _OF_CONSTRAINT = tuple(each.name for each in fields(ConstraintOptions) if each.n
 
 
 def constraint_options(function: Callable[Concatenate[ConstraintOptions, P], R]) -> Callable[P, R]:
-    """Give a subcommand the options; it gets a ConstraintOptions as its first argument."""
+    """Add the constraint options to a subcommand, which gets a ConstraintOptions as its first argument."""
 
     @functools.wraps(function)
     def wrapped(*args: P.args, **options: P.kwargs) -> R:

@@ -1,4 +1,4 @@
-"""`trellm demo`: what constraints do for a small model, in seconds and without a download."""
+"""`trellm demo`: examples of constraints with a small model, in seconds and without a download."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PASSAGE = (
     "On 3 March 2021, Brela Stonkard bought 12 units of the copper kettle from Velmor Trading for $1,250.50. "
     "The parcel was sent to Marlhaven. That evening, Brela Stonkard was beaming. The bill has not been paid."
 )
-"""What the small model reads."""
+"""The text that the small model reads."""
 
 TEXT = """\
 Apollo 8 was launched on 1968-12-21 and flew around the Moon. Its crew: Borman, Lovell, Anders. Mood: hopeful.
@@ -34,7 +34,7 @@ Apollo 13 was launched on 1970-04-11 and did not land on the Moon. Its crew: Lov
 Apollo 17 was launched on 1972-12-07 and landed on the Moon on 1972-12-11. Its crew: Cernan, Evans, Schmitt. \
 Mood: proud.
 """
-"""What a gzip language model reads, which needs no weights: `models.ziplm(TEXT)`."""
+"""The text of a gzip language model, which needs no weights: `models.ziplm(TEXT)`."""
 
 
 def _closed(properties: dict[str, Any]) -> dict[str, Any]:
@@ -62,9 +62,9 @@ WORDS = ["rainy", "Marlhaven"]
 
 @dataclass(frozen=True)
 class Example:
-    """A prompt, and the constraint as a user would write it and as it is made.
+    """A prompt, with its constraint as source code and as a function.
 
-    options: of the call; show: how the result is shown, by default as its value
+    options: of the call; show: formats the result, by default its value
     """
 
     shows: str
@@ -76,12 +76,12 @@ class Example:
 
 
 def examples() -> list[Example]:
-    """The examples of the demo."""
+    """Return the examples of the demo."""
     return [*_of_passage(), *_of_prompts()]
 
 
 def _of_passage() -> list[Example]:
-    """Examples of what the passage says."""
+    """Return the examples about the passage."""
     from .. import Beam, generate
 
     fields = "buyer (string), product (string), count (integer), price (number), order_date (date), paid (boolean)"
@@ -117,7 +117,7 @@ def _of_passage() -> list[Example]:
 
 
 def _of_prompts() -> list[Example]:
-    """Examples without the passage."""
+    """Return the examples without the passage."""
     from .. import generate
 
     return [
@@ -172,7 +172,7 @@ def demo(name: str | None) -> None:
     from ..kernels.jit.compiling import compile_seconds
 
     def since(began: float, compiled: float) -> str:
-        """Seconds since then; what kernels took, which are compiled once, is told apart."""
+        """Format the seconds since a time. The one-time compilation of kernels is listed separately."""
         once = compile_seconds() - compiled
         apart = f", and {once:.1f} s once, to compile kernels" if once >= 0.05 else ""
         return f"{time.perf_counter() - began - once:.2f} s{apart}"
@@ -185,7 +185,7 @@ def demo(name: str | None) -> None:
         begin = time.perf_counter(), compile_seconds()
         try:
             output = example.show(generator.run(example.prompt, **example.options))
-        except OptionError as error:  # of a model that is named: some chat templates write no tools
+        except OptionError as error:  # some chat templates ignore tools
             output = f"refused: {error}"
         spent = since(*begin)
         options = "".join(f", {name}={_brief(value)}" for name, value in example.options.items())
@@ -198,7 +198,7 @@ def demo(name: str | None) -> None:
 
 
 def _brief(option: Any) -> str:
-    """An option as a user would write it."""
+    """Format an option as source code."""
     from .. import Beam
 
     if option is TOOLS:
@@ -207,7 +207,7 @@ def _brief(option: Any) -> str:
 
 
 def _underlined(result: Generation[Any]) -> str:
-    """The span within the passage, underlined where the terminal can."""
+    """Return the span in its passage, underlined if the terminal can."""
     span = result.value
     marked = click.style(PASSAGE[span.start : span.end], underline=True)
     return (
@@ -216,7 +216,7 @@ def _underlined(result: Generation[Any]) -> str:
 
 
 def _shares(results: list[Generation[Any]]) -> str:
-    """Each choice with its share of the probability of all of them."""
+    """Return each choice with its share of their total probability."""
     weights = [math.exp(result.score or 0.0) for result in results]
     shares = [f"{result.value} {weight / sum(weights):.1%}" for result, weight in zip(results, weights, strict=True)]
     return ", ".join(shares)

@@ -1,4 +1,4 @@
-"""SIGTERM ends a command as Ctrl-C does: what is finished is kept."""
+"""SIGTERM as an interruption like Ctrl-C: finished results are kept."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ TERMINATED = 143
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM."""
+    """Raised by SIGTERM."""
 
 
 @dataclass
 class Interruption:
-    """The signal that came, if any."""
+    """The signal that ended a command, if any."""
 
     terminated: bool = False
 
     @property
     def code(self) -> int:
-        """The exit code of a command that a signal ended."""
+        """Exit code of the interrupted command."""
         return TERMINATED if self.terminated else INTERRUPTED
 
     @property
     def word(self) -> str:
-        """A word for what happened to the command."""
+        """Description of the interruption."""
         return "terminated" if self.terminated else "interrupted"
 
 
 @contextmanager
 def ending() -> Generator[Interruption]:
-    """A block in which SIGTERM raises `Terminated`; signals are the main thread's, others are left as they are."""
+    """Let SIGTERM raise `Terminated` in a block. Outside of the main thread, signals are left unchanged."""
     state = Interruption()
 
     def end(number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""`trellm explain`: what a constraint comes to, and what it expects in a state or after a text."""
+"""`trellm explain`: the meaning of a constraint, and its expected input in a state or after a text."""
 
 from __future__ import annotations
 
@@ -47,9 +47,10 @@ def explain(
 ) -> None:
     """Explain a constraint: the values of a schema, the rules of a grammar, or the states of an automaton.
 
-    For a JSON Schema: the values that satisfy it, part by part, with all its rules worked out. A line that begins
-    with "cost:" names what takes more time or memory than plain types do. Parts are named by the JSON pointer of the
-    schema they come from. For a regular constraint: the states of its automaton.
+    For a JSON Schema: the values that satisfy it, part by part, with all its rules combined. A line that begins with
+    "cost:" names parts that take more time or memory than plain types. Parts are named by the JSON pointer of the
+    schema
+    they come from. For a regular constraint: the states of its automaton.
 
     \b
         trellm explain --schema person.schema.json
@@ -135,7 +136,7 @@ def _state_lines(
 
 
 def _regular_lines(guide: RegularGuide, state: int, limit: int) -> list[str]:
-    """A state of the smallest automaton: a line with what leads to it, one for each way on, and what is expected."""
+    """Describe a state of the minimal automaton: a head, a line for each transition, and the expected input."""
     from ..guides.pictures.automata import edge_labels
 
     minimal = guide.minimal(limit)

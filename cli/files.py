@@ -1,4 +1,4 @@
-"""Prompts from a file, results to a file: JSON Lines, one prompt or result a line."""
+"""Prompts and results as JSON Lines files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ RESULT_KEYS = (
 
 @dataclass(frozen=True)
 class PromptLine:
-    """One prompt, as generators take it, with what else its line said, which the result repeats. place: where it was"""
+    """One prompt for generators. record: its line, which the result repeats; place: its place, for errors"""
 
     given: Any
     record: dict[str, Any]
@@ -52,18 +52,19 @@ class PromptLine:
 
     @property
     def text(self) -> str:
-        """Text that a page shows of it: a text, or token ids and messages as JSON."""
+        """The prompt as shown on a page: the text, or token ids and messages as JSON."""
         return self.given if isinstance(self.given, str) else json.dumps(self.given, ensure_ascii=False, default=repr)
 
     @property
     def parts(self) -> list[Any] | None:
-        """The images, the audio and the text of a prompt of one text; None for token ids and messages."""
+        """The images, audio and text of a text prompt; None for token ids and messages."""
         given: Any = self.given
         several = cast("list[Any]", given if isinstance(given, list) else [given])
         return several if isinstance(several[-1], str) else None
 
     def behind(self, media: Sequence[Media]) -> PromptLine:
-        """The same behind further images and audio. Raises click.UsageError for token ids and messages."""
+        """Return the prompt with further images and audio before it. Raises click.UsageError for token ids and
+        messages."""
         if not media:
             return self
         if self.parts is None:
@@ -73,19 +74,18 @@ class PromptLine:
         return dataclasses.replace(self, given=[*media, *self.parts])
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """The texts in a field of its line: one, or those of a list; () where there is anything else."""
+        """Return the texts in a field of its line, one or a list; () for other values."""
         found = self.record.get(name)
         several = cast("list[Any]", found if isinstance(found, list) else [found])
         return tuple(several) if all(isinstance(text, str) and text for text in several) else ()
 
 
 def read_prompts(file: TextIO) -> list[PromptLine]:
-    """A line is a prompt, or an object with "prompt" and anything else; empty lines are skipped.
+    """Read prompts: each line is a prompt, or an object with "prompt" and further members. Empty lines are skipped.
 
-    A prompt is a JSON string, a list of token ids, or one of messages. Where no line is JSON, nor begins as one of
-    these or an object does, each is a prompt as it stands. "images" and "audio" are files that stand before a text,
-    and messages have parts {"type": "image", "image": FILE} or {"type": "audio", "audio": FILE}; paths are relative to
-    the folder of the file of prompts.
+    A prompt is a JSON string, a list of token ids, or a list of messages. If no line is JSON, or begins like JSON, each
+    line is a plain text prompt. "images" and "audio" name files placed before a text, and messages have parts {"type":
+    "image", "image": FILE} or {"type": "audio", "audio": FILE}. Paths are relative to the file of prompts.
     """
     try:
         lines = [(number, line.rstrip("\r\n")) for number, line in enumerate(file, 1) if line.strip()]
@@ -111,14 +111,15 @@ def _is_json(line: str) -> bool:
 
 
 class _MediaFiles:
-    """The images and audio that lines name by paths relative to a folder, each file read once."""
+    """The images and audio in files named by lines, relative to a folder. Each file is read once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._found: dict[tuple[str, str], Media] = {}
 
     def of(self, kind: str, path: Any, place: str) -> Media:
-        """The image or audio of a file. Raises ImageError, AudioError, and click.UsageError for what is no path."""
+        """Return the image or audio of a file. Raises ImageError, AudioError, and click.UsageError for a path of
+        another type."""
         from ..engine.media import KINDS
 
         if not isinstance(path, str):
@@ -128,7 +129,7 @@ class _MediaFiles:
         return self._found[kind, path]
 
     def within(self, value: Any, place: str) -> Any:
-        """Messages with what is in the files that their parts name; anything else as it is. Raises as `of`."""
+        """Return messages with the files in their parts read, and other values unchanged. Raises the errors of `of`."""
         if isinstance(value, list):
             return [self.within(each, place) for each in cast("list[Any]", value)]
         if not isinstance(value, dict):
@@ -148,7 +149,7 @@ def _prompt(name: str, number: int, line: str, media: _MediaFiles) -> PromptLine
     record = cast("dict[str, Any]", value) if isinstance(value, dict) else {"prompt": value}
     if not isinstance(record.get("prompt"), (str, list)):
         raise click.UsageError(f"{name}, line {number} has no prompt; expected {_EXAMPLE}")
-    # What the results repeat must be text that can be written.
+    # results repeat the record, so it must be valid text
     if lone_surrogate(json.dumps(record, ensure_ascii=False)) >= 0:
         raise click.UsageError(f"{name}, line {number} has a lone surrogate, such as \\ud800, which is no character")
     taken = [key for key in RESULT_KEYS if key in record]
@@ -186,18 +187,18 @@ _EXAMPLE = '"a prompt" or {"prompt": "a prompt", "id": 7}, where lists are token
 
 
 def result_lines(prompts: Sequence[PromptLine], results: Iterable[Any]) -> Iterator[str]:
-    """A JSON object for every finished text: what the prompt's line had, and the result."""
+    """Yield a JSON line for each finished text, with the members of its prompt's line."""
     for prompt, sample, generation in _finished(prompts, results):
         yield result_line(prompt, sample, generation)
 
 
 def plain_lines(prompts: Sequence[PromptLine], results: Iterable[Any]) -> Iterator[str]:
-    """The finished texts alone."""
+    """Yield the finished texts."""
     return (generation.text for _, _, generation in _finished(prompts, results))
 
 
 def report_page(prompts: Sequence[PromptLine], results: Iterable[Any]) -> str:
-    """A web page with the diagnostics of every finished text, under its prompt."""
+    """Return a page with the diagnostics of each finished text under its prompt."""
     from ..engine.diagnostics.page import page
 
     parts: list[tuple[str, str]] = []
@@ -212,7 +213,7 @@ def report_page(prompts: Sequence[PromptLine], results: Iterable[Any]) -> str:
 def _finished(
     prompts: Sequence[PromptLine], results: Iterable[Any]
 ) -> Iterator[tuple[PromptLine, int | None, Generation[Any]]]:
-    """Every finished text with its prompt, and its number where there are several for each prompt."""
+    """Yield finished texts with their prompts, and their sample number if there are several."""
     for prompt, found in zip(prompts, results, strict=True):
         if isinstance(found, list):
             for sample, generation in enumerate(cast("list[Generation[Any] | None]", found)):
@@ -223,13 +224,13 @@ def _finished(
 
 
 def _token(each: TokenLogprob) -> dict[str, Any]:
-    """A token that might have been chosen, as JSON has it."""
+    """Return a top token as a JSON object."""
     text = None if each.token is None else each.token.decode(errors="backslashreplace")
     return {"token_id": each.token_id, "token": text, "logprob": each.logprob}
 
 
 def result_line(prompt: PromptLine, sample: int | None, generation: Generation[Any]) -> str:
-    """The line of a finished text, behind what the prompt's had; sample: its number, where there are several."""
+    """Return the line of a finished text. sample: its number if there are several"""
     from ..guides.quoting.source import Span
 
     record = prompt.record if sample is None else {**prompt.record, "sample": sample}
@@ -263,18 +264,18 @@ def result_line(prompt: PromptLine, sample: int | None, generation: Generation[A
 
 
 def read_file(context: click.Context, parameter: click.Parameter, path: str | None) -> str | None:
-    """The text of a file, for an option that was given; what is wrong with it is the option's."""
+    """Read the file of an option. Errors are usage errors of this option."""
     if path is None:
         return None
     try:
         return Path(path).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:  # a path with a zero byte is a ValueError too
+    except (OSError, ValueError) as error:  # a path with a null byte raises ValueError
         reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         raise click.BadParameter(f"{path!r} cannot be read: {reason}") from None
 
 
 def json_of(text: str, path: str) -> Any:
-    """The value of JSON in a file that an option names."""
+    """Parse a JSON file named by an option."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -282,23 +283,23 @@ def json_of(text: str, path: str) -> Any:
 
 
 class Output:
-    """A file to be, under its name from its first line on; until then an older file of that name stays as it is.
+    """An output file. It replaces an older file of its name with its first line, not before.
 
-    option: what named it, for messages. Raises click.UsageError for a place that cannot be written to.
+    option: its option, for messages. Raises click.UsageError if it cannot be written.
     """
 
     def __init__(self, path: str, option: str) -> None:
         self._target = Path(path)
-        if os.path.isdir(path):  # unlike a Path, it takes any text
+        if os.path.isdir(path):  # os.path accepts any text, Path does not
             raise click.UsageError(f"{option} {path} is a folder; name a file")
         if not self._target.name:
             raise click.UsageError(f"{option} {path!r} names no file")
-        # A device or a pipe is written to as it is; there is nothing there that could be replaced.
+        # devices and pipes are written directly
         self._is_replaced = os.path.isfile(path) or not os.path.exists(path)
         self._partial = self._target.with_name(f".{self._target.name[:200]}.{os.getpid()}.partial")
         try:
             self._file = self._open()
-        except (OSError, ValueError) as error:  # a path with a zero byte is a ValueError
+        except (OSError, ValueError) as error:  # a path with a null byte raises ValueError
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise click.UsageError(f"{option} {path} cannot be written: {reason}") from None
         self._is_there = False
@@ -308,12 +309,12 @@ class Output:
         return place.open("w", encoding="utf-8", newline="\n")
 
     def begin(self, lines: Iterable[str]) -> None:
-        """Put lines before all others; they are an older file's, which stays until there is more."""
+        """Write the lines of an older file first. The older file stays until more lines come."""
         for line in lines:
             self._file.write(line + "\n")
 
     def add(self, line: str) -> None:
-        """Write a line that is not lost any more, whatever ends the process."""
+        """Write a line and flush it, so that no crash of this process loses it."""
         if not self._is_replaced:
             return
         self._file.write(line + "\n")
@@ -323,7 +324,7 @@ class Output:
             self._is_there = True
 
     def finish(self, lines: Iterable[str]) -> None:
-        """Write the whole, in place of what was added; nothing, if there is nothing."""
+        """Replace all lines by the final ones, if there are any."""
         text = "".join(line + "\n" for line in lines)
         if not text:
             return
@@ -334,20 +335,20 @@ class Output:
             self._partial.replace(self._target)
 
     def close(self) -> None:
-        """Leave nothing behind but what is finished."""
+        """Remove the unfinished file."""
         self._file.close()
         if self._is_replaced:
             self._partial.unlink(missing_ok=True)
 
 
 class StandardOutput:
-    """Takes the whole at the end, in order."""
+    """Standard output, written at the end, in order."""
 
     def begin(self, lines: Iterable[str]) -> None:
-        """Nothing: there is no older file."""
+        """Do nothing: there is no older file."""
 
     def add(self, line: str) -> None:
-        """Nothing: what is written there cannot be put in order any more."""
+        """Do nothing: lines on standard output could not be reordered later."""
 
     def finish(self, lines: Iterable[str]) -> None:
         """Write all lines."""
@@ -357,7 +358,7 @@ class StandardOutput:
 
 @contextmanager
 def writing(path: str, option: str = "--out") -> Generator[Output | StandardOutput]:
-    """A place to write to, - for standard output; opened before the work, so that a wrong place costs nothing."""
+    """Open an output, - for standard output, before the work, so that an invalid path fails early."""
     if path == "-":
         yield StandardOutput()
         return
@@ -370,9 +371,9 @@ def writing(path: str, option: str = "--out") -> Generator[Output | StandardOutp
 
 @dataclass
 class Resumed:
-    """The prompts that are left, and the lines of those that are done.
+    """The state of a resumed run.
 
-    prompts: all of them, in order; left: the numbers of those to run; done: the lines of the others, by number
+    prompts: all prompts in order; left: numbers of those to run; done: lines of the others, by number
     """
 
     prompts: Sequence[PromptLine]
@@ -381,10 +382,10 @@ class Resumed:
 
     @classmethod
     def of(cls, prompts: Sequence[PromptLine], path: str | None, samples: int) -> Resumed:
-        """Read what the file at `path` has of `samples` texts for each prompt; None, or no file there: nothing.
+        """Read the results at `path`, of `samples` texts for each prompt. Without a path or file, none are done.
 
-        A last line that was cut off is dropped, and a prompt with too few texts is run anew. Raises click.UsageError
-        for a file that has anything else than results of these prompts.
+        A truncated last line is dropped, and a prompt with too few texts is run again. Raises click.UsageError if the
+        file contains anything but results of these prompts.
         """
         found = cls(prompts)
         lines = [] if path is None else _lines(path)
@@ -411,18 +412,18 @@ class Resumed:
 
     @property
     def kept(self) -> list[str]:
-        """The lines of the prompts that are done, in order."""
+        """The lines of finished prompts, in order."""
         return [line for lines in self.done.values() for line in lines]
 
     def lines(self, results: Iterable[Any]) -> Iterator[str]:
-        """The lines of all prompts, in order, with what came of those that were run."""
+        """Yield the lines of all prompts in order, including new results."""
         came = dict(zip(self.left, results, strict=True))
         for number, prompt in enumerate(self.prompts):
             yield from self.done[number] if number in self.done else result_lines([prompt], [came[number]])
 
 
 def _lines(path: str) -> list[str]:
-    """The whole lines of a file; none of one that is not there."""
+    """Return the complete lines of a file; none if it does not exist."""
     if not os.path.isfile(path):
         if os.path.exists(path):
             raise click.UsageError(f"--resume: {path} is no file that results could be read from")
@@ -441,7 +442,7 @@ def _key(record: dict[str, Any], sample: Any) -> str:
 
 
 def _key_of_result(line: str) -> str:
-    """The key of a line's prompt, as `_key` has it; "" if it is no result."""
+    """Return the key of a result's prompt, see `_key`; "" if the line is no result."""
     try:
         value: Any = json.loads(line)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Options of Python, as errors name them, in the words of the command line; and what flags take."""
+"""Translation of Python options in errors to flags, and parameter types of flags."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def flag_of(name: str) -> str:
-    """The flag of an option that has the same name in Python."""
+    """Return the flag of a Python option of the same name."""
     return f"--{name.replace('_', '-')}"
 
 
@@ -31,7 +31,7 @@ _FLAGS = {
         *(name for name in SAMPLE_OPTIONS if "_" in name),
     )
 } | {"max_states": "--limit"}
-"""Flags by names that are no words of the language, and so replaced wherever they stand."""
+"""Flags by option names that are not English words. They are replaced anywhere."""
 _GIVEN = {
     name: flag_of(name)
     for name in (
@@ -48,7 +48,7 @@ _GIVEN = {
     "adapters": "--lora-modules",
     "contexts": "--context",
 }
-"""Flags by names that are replaced where a value is given."""
+"""Flags by option names that are only replaced before a value."""
 _PHRASES = {
     "work= of its limits=Limits(...)": "--max-work",
     "memory= of its limits=Limits(...)": "--max-memory",
@@ -71,7 +71,7 @@ _NAME = re.compile(rf"\b({'|'.join(_FLAGS)})\b(=)?|\b({'|'.join(_GIVEN)})=(?=[^=
 
 
 def in_flags(message: str) -> str:
-    """The message of an error, with the flags of the command line in place of the options of Python."""
+    """Replace Python options in an error's message by flags."""
     for phrase, said in _PHRASES.items():
         message = message.replace(phrase, said)
     return _NAME.sub(_flag, _SEARCH.sub(lambda found: f"--search {found[1].lower()}", message))
@@ -84,16 +84,16 @@ def _flag(found: re.Match[str]) -> str:
 
 
 def with_options(command: Command, options: Sequence[Callable[[Any], Any]]) -> Command:
-    """A command with further options, of which its help lists the first ones first."""
+    """Add options to a command, listed first in its help."""
     for option in reversed(options):
         command = option(command)
     return command
 
 
 def grouped(kind: type[Any], name: str, options: Sequence[Callable[[Any], Any]]) -> Callable[[Command], Command]:
-    """A decorator for a subcommand that gets options as one value under a name.
+    """Return a decorator that passes options to a subcommand as one value.
 
-    kind: a dataclass of these options, and of others that the subcommand may have
+    kind: a dataclass of these options, and of others if the subcommand has them
     """
 
     def decorated(function: Any) -> Any:
@@ -108,7 +108,7 @@ def grouped(kind: type[Any], name: str, options: Sequence[Callable[[Any], Any]])
 
 
 class NumberType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
-    """A finite number, from `least` on, or above it."""
+    """A finite number, at least `least`, or above it."""
 
     name = "number"
 
@@ -118,7 +118,7 @@ class NumberType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
         self._above = above
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number that an argument is."""
+        """Parse a number."""
         try:
             number = float(value)
         except ValueError:
@@ -136,12 +136,12 @@ class NumberType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
 
 
 class BiasType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
-    """A token and what is added to its score: an id, a text, or a JSON string for one that begins or ends oddly."""
+    """A token with its bias: an id, a text, or a JSON string for a text with unusual ends."""
 
     name = "bias"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int | str, float]:
-        """The token and the number. Fails for anything else."""
+        """Parse a token and a number."""
         if isinstance(value, tuple):
             return value  # pyright: ignore[reportUnknownVariableType]
         token, equals, added = value.rpartition("=")
@@ -163,22 +163,22 @@ class BiasType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
 
 
 class WhitespaceType(click.Choice):  # pyright: ignore[reportMissingTypeArgument]
-    """A kind of white space by its name, or the most characters of it as a number."""
+    """A kind of white space by name, or the greatest number of blanks."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The name or the number. Fails for anything else."""
+        """Parse a name or a number."""
         if str(value).isdecimal() and len(str(value)) < 5:
             return int(value)
         return super().convert(value, param, ctx)  # pyright: ignore[reportUnknownVariableType]
 
 
 class TextType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
-    """A text that UTF-8 can encode: what a terminal passes need not be one."""
+    """A text that UTF-8 can encode, which arguments of a terminal need not be."""
 
     name = "text"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The text that an argument is."""
+        """Check a text."""
         text = str(value)
         if (place := lone_surrogate(text)) >= 0:
             self.fail(f"{text!r}: what is at character {place} is not UTF-8", param, ctx)
@@ -186,7 +186,7 @@ class TextType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
 
 
 class SizeType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
-    """An amount of memory, such as 500MB or 2GiB, in bytes."""
+    """An amount of memory in bytes, such as 500MB or 2GiB."""
 
     name = "SIZE"
 
@@ -198,7 +198,7 @@ class SizeType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
     }  # fmt: skip
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The bytes. Fails for anything else."""
+        """Parse an amount of memory."""
         if isinstance(value, int):
             return value
         found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?([KMGT]I?)?B?", value.upper())

@@ -1,4 +1,4 @@
-"""`trellm generate`: texts under a constraint, for one prompt or a file of them."""
+"""`trellm generate`: texts under a constraint, for one prompt or a file of prompts."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Chatting:
-    """is_on: whether a text is what a user says; after, thinking, frame: as options of constraints.
+    """Options of chats. is_on: texts become user messages; after, thinking, frame: options of constraints
 
-    tools, documents: what the file of that option holds.
+    tools, documents: contents of the files
     """
 
     is_on: bool
@@ -58,11 +58,11 @@ class Chatting:
     frame: tuple[str, str] | FrameOption | None
 
     def options(self) -> dict[str, Any]:
-        """As options of a call."""
+        """Return options of a call."""
         return {"tools": self.tools, "documents": self.documents}
 
     def prompts(self, prompts: list[PromptLine]) -> list[PromptLine]:
-        """The prompts, of which texts become chats where that is asked for."""
+        """Return the prompts, with texts converted to chats if requested."""
         return [
             replace(each, given=[{"role": "user", "content": _content(each.parts)}])
             if self.is_on and each.parts is not None
@@ -72,7 +72,7 @@ class Chatting:
 
 
 def _content(parts: list[Any]) -> str | list[dict[str, Any]]:
-    """The content of a message: a text, or images and audio with a text behind them."""
+    """Return the content of a message: a text, or images and audio followed by a text."""
     if len(parts) == 1:
         return parts[0]
     from ..engine.prompts.given import part_of
@@ -81,7 +81,7 @@ def _content(parts: list[Any]) -> str | list[dict[str, Any]]:
 
 
 def chat_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the flags to a command, which gets them as `chatting`."""
+    """Add the chat options to a command, which gets them as `chatting`."""
 
     @click.option("--chat", is_flag=True, help="Each prompt is a user's message in the model's chat template.")
     @click.option("--after", type=TextType(), metavar="TEXT", help="Free text up to this comes before the constraint.")
@@ -156,7 +156,7 @@ _RECORDING = (
 
 @dataclass(frozen=True)
 class Recording:
-    """A record of results: where it goes, and what is in it."""
+    """Options of result files: their paths and contents."""
 
     out: str | None
     overwrite: bool
@@ -168,7 +168,7 @@ class Recording:
     diagnose: str | None
 
     def options(self) -> dict[str, Any]:
-        """As options of a call."""
+        """Return options of a call."""
         return {
             "batch_size": self.batch_size,
             "logprobs": self.top_logprobs or self.logprobs,
@@ -177,7 +177,7 @@ class Recording:
         }
 
     def check(self, prompts: TextIO | None) -> None:
-        """Refuse what has no record to go to, and a file of results that would be lost."""
+        """Raise UsageError for options without a result file, and for a file that would lose results."""
         out = self.out
         if (self.logprobs or self.top_logprobs or self.fields) and out is None:
             flag = "--fields" if self.fields else "--top-logprobs" if self.top_logprobs else "--logprobs"
@@ -222,7 +222,8 @@ _ASKING = (
 
 @dataclass(frozen=True)
 class Asking:
-    """prompt: the only one; prompts: a file of them; image, audio: files that stand before the text of each."""
+    """Options of prompts. prompt: a single one; prompts: a file of them; image, audio: files placed before the text of
+    each"""
 
     prompt: str | None
     prompts: TextIO | None
@@ -230,12 +231,12 @@ class Asking:
     audio: tuple[str, ...]
 
     def check(self) -> None:
-        """Refuse anything but one of the two."""
+        """Raise UsageError unless exactly one of the two is given."""
         if (self.prompt is None) == (self.prompts is None):
             raise click.UsageError("give a prompt as --prompt or a file of them as --prompts, one of the two")
 
     def read(self) -> list[PromptLine]:
-        """All prompts, with their images and audio. Raises UsageError, ImageError, AudioError."""
+        """Read all prompts with images and audio. Raises UsageError, ImageError, AudioError."""
         if self.prompt is not None:
             asked = [PromptLine(self.prompt, {"prompt": self.prompt}, "--prompt")]
         else:
@@ -276,7 +277,7 @@ _AIMING = (
 
 @dataclass(frozen=True)
 class Aiming:
-    """include, include_word: what texts contain; max_tokens, seed: as options of a call."""
+    """Options of the output. include, include_word: required content; max_tokens, seed: options of a call"""
 
     include: tuple[str, ...]
     include_word: tuple[str, ...]
@@ -284,7 +285,7 @@ class Aiming:
     seed: int | None
 
     def options(self) -> dict[str, Any]:
-        """As options of a call."""
+        """Return options of a call."""
         from ..guides.goals.specs import Phrase
 
         goals = [*self.include, *(Phrase(text, word=True) for text in self.include_word)]
@@ -303,7 +304,7 @@ _DECODING = (
 
 @dataclass(frozen=True)
 class Decoding:
-    """stop: texts before which a free text ends; no_heal, no_draft: options of a call, turned round; draft: a model."""
+    """Options of decoding. stop: stop strings; no_heal, no_draft: negated options of a call; draft: a draft model"""
 
     stop: tuple[str, ...]
     no_heal: bool
@@ -311,7 +312,7 @@ class Decoding:
     draft: str | None
 
     def check(self, searching: Searching) -> None:
-        """Refuse a model of guesses where there are none."""
+        """Raise UsageError for a draft model without drafting."""
         if self.draft is not None and self.no_draft:
             raise click.UsageError(
                 f"--draft {self.draft} is for guesses, and --no-draft for none; leave one of them out"
@@ -320,7 +321,7 @@ class Decoding:
             raise click.UsageError(f"--draft {self.draft} guesses single tokens; leave it out with --beams or --search")
 
     def options(self) -> dict[str, Any]:
-        """As options of a call, but for the model of guesses, which is loaded later."""
+        """Return options of a call, except for the draft model, which is loaded later."""
         return {"stop": self.stop, "heal": not self.no_heal, "draft": not self.no_draft}
 
 
@@ -361,8 +362,8 @@ def generate(
     memory: int | None,
     loading: LoadingOptions,
 ) -> int:
-    """Generate texts with a model, under the constraint of --regex, --choice, --format, --grammar,
-    --schema, --pydantic or --extract, if there is one.
+    """Generate texts with a model, under the constraint of --regex, --choice, --format, --grammar, --schema, --pydantic
+    or --extract, if there is one.
 
     \b
         trellm generate -m Qwen/Qwen3-0.6B -r '[0-9]{4}' -p 'The first Moon landing was in '
@@ -373,20 +374,19 @@ def generate(
         trellm generate -m Qwen/Qwen3-0.6B --extract-field mail --prompts mails.jsonl --out senders.jsonl
 
     A prompt in a file is a JSON string, a list of token ids, or a list of messages such as
-    {"role": "user", "content": "Hello"}, which the tokenizer's chat template writes. The fields "images"
-    and "audio" of a line name files that stand before its text, and a message may have parts such as
-    {"type": "image", "image": "cat.png"}; all are relative to the folder of the file of prompts.
+    {"role": "user", "content": "Hello"}, which the tokenizer's chat template renders. The fields "images" and "audio"
+    of a line name files placed before its text, and a message may have parts such as {"type": "image", "image":
+    "cat.png"}. All paths are relative to the file of prompts.
 
-    Results in --out repeat what a prompt's line has and add "output" and "finish_reason" ("complete",
-    "stop" or "length"), "span" with --extract (the text's place), "spans" with the places of
-    quotations under --schema, --pydantic or --grammar, "captures" with what rules with [capture] of
-    --grammar and named groups of --regex have read, and where, "unmet" with what of --include is
-    missing where --stop cut the text short, "unenforced" with --unenforced allow, whether such keywords hold,
-    "fields" with --fields, by JSON pointer how likely each value is,
-    "thought" and "thought_cut" with --after, what came before and whether --thinking cut it,
-    and "sample" if there are several for each prompt. Each is written as soon as it is
-    finished, and all are put in order at the end. Ctrl-C and SIGTERM keep what is finished, and the
-    same command with --resume goes on from there, also after a crash.
+    Results in --out repeat the members of a prompt's line and add "output" and "finish_reason" ("complete", "stop" or
+    "length"); "span" with --extract (the text's position); "spans" with the positions of quotations under --schema,
+    --pydantic or --grammar; "captures" with the matches of [capture] rules of --grammar and of named groups of --regex,
+    with positions; "unmet" with the parts of --include that are missing because --stop cut the text short; "unenforced"
+    with --unenforced allow: whether such keywords hold; "fields" with --fields: the probability of each value by JSON
+    pointer; "thought" and "thought_cut" with --after: the text before the constraint, and whether --thinking cut it;
+    and "sample" if there are several for each prompt. Each result is written as soon as it is finished, and all are put
+    in order at the end. Ctrl-C and SIGTERM keep finished results, and the same command with --resume continues from
+    there, also after a crash.
     """
     asking.check()
     recording.check(asking.prompts)
@@ -412,7 +412,8 @@ def generate(
 def _recorded(
     recording: Recording, resumed: Resumed, begin: Callable[[], Running], options: dict[str, Any], is_plain: bool
 ) -> int:
-    """Generate what is left into the files of the record, which are made before a model is loaded: the exit code."""
+    """Generate the remaining texts into the result files, which are opened before a model is loaded. Return the exit
+    code."""
     if recording.resume:
         click.echo(f"trellm: {len(resumed.done):,} of {len(resumed.prompts):,} prompts are done", err=True)
     if not resumed.left:
@@ -433,7 +434,7 @@ def _keep(
     is_plain: bool,
     results: list[Any],
 ) -> None:
-    """Write what is finished, in order: texts alone where it is plain, and the page of diagnostics."""
+    """Write finished results in order: texts alone if `is_plain`, and the page of diagnostics."""
     output.finish(plain_lines(resumed.running, results) if is_plain else resumed.lines(results))
     if report is not None:
         _warn(results)
@@ -442,14 +443,14 @@ def _keep(
 
 
 def _check(options: dict[str, Any]) -> None:
-    """Refuse what cannot be meant, before a model is loaded."""
+    """Validate options before a model is loaded."""
     from ..engine.options import Options, RunOptions
 
     Options.of(RunOptions, options)
 
 
 def _loaded(name: str | None, loading: LoadingOptions, memory: int | None) -> Model:
-    """The named model, or the small one. memory: bytes of its engine"""
+    """Load the named model, or the small one. memory: bytes of its engine"""
     from ..engine.engine import Engine
 
     model = load_model(name, loading)
@@ -459,7 +460,7 @@ def _loaded(name: str | None, loading: LoadingOptions, memory: int | None) -> Mo
 
 
 def _generator(model: Model, constraint: ConstraintOptions, chatting: Chatting, is_described: bool) -> Generator[Any]:
-    """The model under the constraint. is_described: whether the schema is written behind prompts"""
+    """Return the generator of the constraint. is_described: append the schema to prompts"""
     from ..engine import prompts
     from ..engine.decode.frames import After, frame_of, special_token
     from ..engine.extraction import Extractor
@@ -479,7 +480,7 @@ def _generator(model: Model, constraint: ConstraintOptions, chatting: Chatting, 
 
 
 Running = Callable[["Options", "Told"], list[Any]]
-"""Generates for all prompts, and tells of each text as it is finished."""
+"""A function that generates for all prompts, and reports each finished text."""
 
 
 def _running(
@@ -489,7 +490,7 @@ def _running(
     chatting: Chatting,
     is_described: bool,
 ) -> Running:
-    """One generator for all prompts, or one for each document, which several prompts may share."""
+    """Return a run with one generator for all prompts, or with one for each document, shared by its prompts."""
     from ..engine.engine import run_together
 
     model = load()
@@ -511,7 +512,7 @@ def _running(
 
 
 def _check_documents(asked: Sequence[PromptLine], name: str | None, prompts: TextIO | None, samples: int) -> None:
-    """Refuse lines of prompts without the texts that they are to be answered from, in the field that is named."""
+    """Raise UsageError for lines without the field of documents."""
     if name is None:
         return
     if prompts is None:
@@ -528,15 +529,15 @@ def _check_documents(asked: Sequence[PromptLine], name: str | None, prompts: Tex
 
 
 def _has_lines(path: Path) -> bool:
-    """Tell whether there is a file with something in it, and no device or pipe."""
+    """Test whether a path is a regular file with contents."""
     try:
         return path.is_file() and path.stat().st_size > 0
-    except (OSError, ValueError):  # of a path that cannot be written either
+    except (OSError, ValueError):  # an invalid path, reported when it is opened
         return False
 
 
 def _is_same(path: str, other: str) -> bool:
-    """Tell whether two paths are of one file."""
+    """Test whether two paths are the same file."""
     try:
         return Path(path).is_file() and Path(path).samefile(other)
     except (OSError, ValueError):
@@ -544,7 +545,7 @@ def _is_same(path: str, other: str) -> bool:
 
 
 def _warn(results: list[Any]) -> None:
-    """Say where constraints may have decided texts against the model."""
+    """Warn about texts that constraints may have decided against the model."""
     for number, result in enumerate(results):
         several = cast("list[Any]", result) if isinstance(result, list) else [result]
         for one in several:
@@ -553,7 +554,7 @@ def _warn(results: list[Any]) -> None:
 
 
 def _print_stream(make: Callable[[], Generator[Any]], prompt: Prompt, options: dict[str, Any]) -> int:
-    """Write a text as it comes: the exit code."""
+    """Write a text as it comes. Return the exit code."""
     with ending():
         pieces = make().stream(prompt, **options)
         try:
@@ -572,7 +573,7 @@ def _run(
     output: Output | StandardOutput,
     keep: Callable[[list[Any]], None],
 ) -> int:
-    """Generate, and keep what is finished, whatever ends it: the exit code."""
+    """Generate, and keep finished results, whatever ends the run. Return the exit code."""
     from ..engine.options import Options, RunOptions
     from ..engine.results import Generation, Interrupted, finished_of
 

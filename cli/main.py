@@ -1,4 +1,4 @@
-"""The command itself: what it is made of, and how its errors become one line and an exit code."""
+"""The command group, and the conversion of errors to a line and an exit code."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ for _subcommand in (demo, generate, serve, pull, list_models, check, explain, wa
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with these arguments (by default the process's own); its exit code."""
+    """Run the command with these arguments, by default those of the process. Return its exit code."""
     if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison]  # closed, as daemons have it: nothing to read
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
     try:
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TrellmError as error:
         return _refuse(one_line(error), USAGE)
     except BrokenPipeError:
-        # Whoever read the output has enough; Python would complain once more when it flushes at exit.
+        # The reader has closed the pipe. Redirect stdout, since Python would fail again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except OSError as error:
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def one_line(error: TrellmError) -> str:
-    """The error's message on one line, with flags for options; a caret becomes a quotation from there on."""
+    """Return an error's message on one line, with flags for options, and a quotation in place of a caret."""
     if not isinstance(error, TextSyntaxError):
         return in_flags(" ".join(str(error).split()))
     rest = error.text[error.offset :]

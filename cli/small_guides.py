@@ -1,4 +1,4 @@
-"""Small guides, used so that every kernel of guides is called: counted and plain loops, wide and narrow, closing."""
+"""Small guides that call every kernel of guides: counted and plain loops, narrow and wide states, closing masks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _JOINED_PATTERNS = {"pattern": "a", "not": {"pattern": "b"}}
 
 
 def guide_thunks() -> Thunks:
-    """Uses of the kernels of guides, by name; the second makes the guides that those after it use."""
+    """Return named calls of the kernels of guides. The second one creates the guides for those after it."""
     vocabulary, pairs = _vocabulary(), Vocabulary([b"a", b"aa", None], [2])
     guides: dict[str, RegexGuide] = {}
 
@@ -69,7 +69,7 @@ def guide_thunks() -> Thunks:
 
 
 def quoting_thunks() -> Thunks:
-    """The kernels of quoting, with and without limits."""
+    """Return calls of the kernels of quoting, with and without limits."""
     limits: list[dict[str, Any]] = [{}, {"max_chars": 3}]
     vocabulary = _vocabulary()
 
@@ -82,7 +82,7 @@ def quoting_thunks() -> Thunks:
 
 
 def _vocabulary() -> Vocabulary:
-    """Bytes and two longer tokens: by single bytes a way to the end may be longer, and one of them begins an item."""
+    """Return bytes and two longer tokens: one shortens paths of single bytes, the other begins an item."""
     single = Vocabulary.from_bytes()
     return Vocabulary([*single.tokens, b"aa", b'","'], single.eos_ids)
 

@@ -1,4 +1,4 @@
-"""The keyword of a JSON Schema that a value breaks, and its place: for values that are JSON, but no instance."""
+"""The keyword of a JSON Schema that a value violates, and its place."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..guides.quoting.quotation import Quote
 
 _SHOWN = 60
-# Keywords that say something of the value itself, with those that they are read together with.
+# Keywords about the value itself, with those that modify them.
 _PLAIN: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("type", "enum", "const", "multipleOf", "minLength", "maxLength", "pattern", "format"), ()),
     **dict.fromkeys(("required", "minProperties", "maxProperties", "minItems", "maxItems", "uniqueItems"), ()),
@@ -30,7 +30,7 @@ _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 @dataclass(frozen=True)
 class Violation:
-    """A keyword with its limit, and the JSON pointer of the value that breaks it."""
+    """A violated keyword with its value, and the JSON pointer of the offending value."""
 
     keyword: str
     limit: Any
@@ -45,7 +45,8 @@ class Violation:
 def violation(
     schema: Any, value: Any, resources: Mapping[str, Any], contexts: Mapping[str, Quote] | None = None
 ) -> Violation | None:
-    """The first keyword that a value breaks, the deepest one of alternatives; None if it satisfies the schema."""
+    """Return the first violated keyword, the most deeply nested one of alternatives; None if the schema is
+    satisfied."""
     compiled = CompiledSchema(schema, resources, contexts=contexts)
     if compiled.accepts(compiled.root, value):
         return None
@@ -58,7 +59,7 @@ def violation(
 
 
 class _ViolationSearch:
-    """Looks through a schema, keyword by keyword. Plain keywords are judged as schemas of their own."""
+    """A search through a schema by keyword. Simple keywords are evaluated as schemas of their own."""
 
     def __init__(self, compiled: CompiledSchema, root: dict[str, Any], contexts: Mapping[str, Quote] | None) -> None:
         self._documents = compiled.documents
@@ -66,7 +67,7 @@ class _ViolationSearch:
         self._contexts = contexts
 
     def first(self, place: Subschema | bool, value: Any, pointer: str) -> Violation | None:
-        """The first keyword of a subschema that a value breaks."""
+        """Return the first violated keyword of a subschema."""
         if isinstance(place, bool):
             return None if place else Violation("schema", False, pointer, value)
         return next(self._all(place, value, pointer), None)

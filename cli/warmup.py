@@ -1,4 +1,4 @@
-"""`trellm warmup`: compile what is compiled once per machine."""
+"""`trellm warmup`: compiles the kernels once per machine."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Report = Callable[[str, float], None]
 @click.command()
 @click.option("--verbose", "-v", is_flag=True, help="Also print the time of each kernel.")
 def warmup(verbose: bool) -> None:
-    """Compile all kernels now, so that no later process has to.
+    """Compile all kernels now, so that later processes need not.
 
-    Run it when building an image. The compiled kernels are kept beside the package, or where
-    NUMBA_CACHE_DIR says; once they are there, this takes about a second.
+    Run it when building an image. Compiled kernels are stored beside the package, or in NUMBA_CACHE_DIR. If they exist,
+    it takes about a second.
     """
 
     def report(name: str, seconds: float) -> None:
@@ -35,10 +35,9 @@ def warmup(verbose: bool) -> None:
 
 
 def warm(report: Report) -> float:
-    """Compile or load every CPU kernel; seconds it took. `report` is told each one's name and seconds.
+    """Compile or load every CPU kernel. Return the duration in seconds. report: called with each one's name and seconds
 
-    Those that have nothing in common with most of the guides are compiled by a process beside this one, if there is
-    a core for it.
+    With more than one core, a second process compiles the kernels that share little with the guides.
     """
     from ..kernels.jit.compiling import keep_quiet
 
@@ -46,7 +45,7 @@ def warm(report: Report) -> float:
     begin = time.perf_counter()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     with _beside() if cores != 1 else nullcontext():
-        from .small_guides import guide_thunks  # takes a while, in which the other process begins
+        from .small_guides import guide_thunks  # slow import, during which the other process starts
 
         _run(guide_thunks(), report)
     warm_apart(report)
@@ -64,7 +63,7 @@ def _beside() -> Generator[None]:
 
 
 def warm_apart(report: Report = lambda name, seconds: None) -> None:
-    """Compile or load the kernels on logits and those of quoting."""
+    """Compile or load the kernels on logits and of quoting."""
     from ..kernels import warm
     from ..kernels.jit.compiling import keep_quiet
     from .small_guides import quoting_thunks

@@ -144,7 +144,7 @@ class ForwardCosts:
         return self._each
 
     def time(self, tokens: float) -> float:
-        """Return the seconds of a step with so many tokens."""
+        """Return the seconds of a step of `tokens` tokens."""
         return max(self._seconds + self.each * (tokens - self._tokens), self.each * tokens)
 
     def note(self, tokens: int, seconds: float) -> None:

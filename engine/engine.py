@@ -46,6 +46,7 @@ class Engine:
         step times; at least 16 are read, and more if decode takes most of the gap itself. chunk: a fixed limit instead.
         By default 100 ms on the CPU, else a chunk of 512.
     step_seconds: duration of the last step of the engine's own thread
+
     By default no thread is started. A thread that waits for a result runs steps for all callers, one thread at a time,
     and other waiting threads prepare constraints. After `start()` the engine has two threads for both. Use it in a
     `with` block to close it.

@@ -105,7 +105,7 @@ _NO_VALUE = b" \t\n\r]"
 class Place(NamedTuple):
     """The place of a value. prompt: tokens before the value; lead: bytes of the next token before the value
 
-    guide, state: the constraint behind the lead; is_json: True for a part of JSON text, False for the whole text
+    guide, state: the constraint after the lead; is_json: True for a part of JSON text, False for the whole text
     """
 
     prompt: tuple[int, ...]
@@ -155,7 +155,7 @@ def listed(place: Place) -> set[bytes] | None:
 
 
 class TokenPath(NamedTuple):
-    """Tokens behind a place's prompt, the state after them, their bytes, and their probability."""
+    """Tokens after a place's prompt, the state after them, their bytes, and their probability."""
 
     tokens: tuple[int, ...]
     state: int
@@ -206,7 +206,7 @@ def chances(model: Model, place: Place) -> tuple[dict[bytes, float], float]:
 
 
 def _next(model: Model, prompts: Sequence[tuple[int, ...]], allowed: Sequence[Sequence[int]]) -> list[dict[int, float]]:
-    """Return the renormalised probabilities of the allowed tokens behind each prompt.
+    """Return the renormalised probabilities of the allowed tokens after each prompt.
 
     An ending token is compared separately with the others, since a chosen end reports only its own probability. Without
     a choice between text tokens, the model is not queried for them.
@@ -243,7 +243,7 @@ def _next(model: Model, prompts: Sequence[tuple[int, ...]], allowed: Sequence[Se
 
 
 class _Step:
-    """A `Task` that returns the renormalised probabilities of some tokens behind a prompt."""
+    """A `Task` that returns the renormalised probabilities of some tokens after a prompt."""
 
     text_prefix = b""
 

@@ -103,11 +103,12 @@ class Generator(Described, Generic[T]):
     ) -> None:
         """guide: None for free text; convert: from a complete text to its value; limits: for goals of `include`
 
-        after: free text that comes first, up to a marker; guide and value apply to the text behind it
-        frame: text before and behind the guide's text; "sentence" for a sentence that names the answer; "reasoning" for
+        after: free text that comes first, up to a marker; guide and value apply to the text after it
+        frame: text before and after the guide's text; "sentence" for a sentence that names the answer; "reasoning" for
             free text whose last mention counts; "auto" for the default frame of answers to chats, see `frame_for`
         natural: natural spelling of the guide's texts in sentences
         description: text that is appended to prompts, see `describe` of `prompts`
+
         Raises OptionError.
         """
         check_model(model, "Generator")

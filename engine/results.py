@@ -138,7 +138,7 @@ class ReadPrompt:
     def __init__(self, sequence: SequenceState, vocabulary: Vocabulary) -> None:
         start = sequence.request.start
         joined = next((content.tokens for content in start.held if content.tokens), None)
-        # A prompt with bidirectional attention consists of rows of one content, which knows the tokens behind them.
+        # A prompt with bidirectional attention consists of rows of one content, which has the original tokens.
         self._ids = start.source or (start.prompt if joined is None else (*joined, *words_behind(start.prompt)))
         # the healed prompt tail is part of the generated tokens
         self._healed = () if start.source else tuple(sequence.tokens[: sequence.inside + 1])
@@ -200,7 +200,7 @@ class Generation(Generic[T_co]):
     log_weight: of a text drawn by `Importance` or `SMC`, the natural logarithm of its weight, the probability that the
         model alone stays within the constraint along it; 0 for unweighted draws, as those of `Exact`; else None
     log_z, ess, tokens_read: of the text's sampler, None likewise: the logarithm of an estimate of the probability that
-        the model writes a text of the constraint; the effective sample size; tokens behind the prompt that the model
+        the model writes a text of the constraint; the effective sample size; tokens after the prompt that the model
         read, for each text
     acceptance: the accepted share of the attempts of `Exact`
     distance: of `Importance`, an estimate of the total variation distance between sampling under the masks and the

@@ -110,6 +110,7 @@ def traces(
     masks: allowed tokens of each row, uint32 [ceil(V / 32)], None without a constraint
     rows: row of each token; places: state and tokens left before each; logprobs: masked and raw of each
     temperature: sampling temperature of all tokens; None if they were not sampled from the model's own scores
+
     Raises ModelError if the logits are no distribution.
     """
     leaders: list[int] = as_list(masked_argmax(logits).tokens)

@@ -263,8 +263,8 @@ class SMC(Target):
         another draw
     resampling: "systematic" or "stratified"
     temperature, top_k, top_p, min_p: of the model's distribution, see `Target`; by name
-    Sources: A. Lew and others, "Sequential Monte Carlo Steering of Large Language Models" (2023); of `accepts`,
-    B. Lipkin and others, "Fast Controlled Generation from Language Models with Adaptive Weighted Rejection Sampling"
+    Sources: A. Lew and others, "Sequential Monte Carlo Steering of Large Language Models" (2023); of `accepts`, B.
+    Lipkin and others, "Fast Controlled Generation from Language Models with Adaptive Weighted Rejection Sampling"
     (2025), their geometric estimate of the accepted mass.
     """
 
@@ -304,8 +304,8 @@ STEEPEST = 10
 class Beam:
     """Beam search: the `width` most likely partial texts are continued; the `n` best finished texts are returned.
 
-    A text's score is the sum of the model's log-probabilities of its tokens, EOS included, divided by
-    (number of tokens, EOS included) ** `length_penalty`: above 0 favours long texts, below 0 short ones.
+    A text's score is the sum of the model's log-probabilities of its tokens, EOS included, divided by (number
+    of tokens, EOS included) ** `length_penalty`: above 0 favours long texts, below 0 short ones.
     early_stopping: when a prompt is done. False: once `width` texts are finished and the best beam, scored at its
         present length, is no better than the worst of them. True: once `width` texts are finished. "never": as False,
         but a beam is scored at the length most favourable to it, so that nothing better is missed.
@@ -395,6 +395,7 @@ def round_robin(progress: Sequence[int], count: int) -> list[int]:
     """Select up to `count` candidates from banks in turn. Return their indices in order of selection.
 
     progress: progress of each candidate with its goals, the most likely candidate first
+
     Candidates of equal progress form a bank. The first of each bank is selected, from the most progress down, then the
     second of each, and so on. Source: C. Huang, "Guiding Text Generation with Constrained Beam Search in
     Transformers" (Hugging Face 2022), after M. Post and D. Vilar, "Fast Lexically Constrained Decoding with Dynamic

@@ -1,4 +1,4 @@
-"""The ASGI application: what is answered where, how errors are, and the OpenAPI document of the shapes of bodies."""
+"""The ASGI application: routes, error responses, and the OpenAPI document from the models of request bodies."""
 
 from __future__ import annotations
 

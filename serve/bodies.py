@@ -1,6 +1,6 @@
-"""Bodies of requests: read up to a limit, JSON without what JSON does not have, and checked field by field.
+"""Request bodies: reading up to a limit, strict JSON, and validation field by field.
 
-Fields that other servers know and this one does not are refused by name, with what there is instead.
+Fields of other servers that are not supported here are rejected by name, with an alternative.
 """
 
 from __future__ import annotations
@@ -254,9 +254,9 @@ def refusal(error: ValidationError, value: Any, shape: type[BaseModel]) -> ApiEr
 
 
 def _why_no_part(given: Any, said: str) -> str | None:
-    """Reason why a part of a message is of no type that there is here; None where nobody has such.
+    """Return the reason why a message part has an unsupported type; None for unknown types.
 
-    said: which types there are
+    said: the error, with the supported types
     """
     kind = cast("dict[str, Any]", given).get("type") if isinstance(given, dict) else None
     here = [each for each in AUDIO if repr(each) in said]
@@ -332,7 +332,7 @@ def _has(value: Any, step: str | int) -> bool:
 
 _NO_SOUND = "the model does not speak"
 AUDIO = ("input_audio", "audio_url", "audio")
-"""Types of parts that are audio, here or on other servers."""
+"""Types of audio parts, here or on other servers."""
 PARTS: dict[str, str] = {
     **dict.fromkeys(AUDIO, "/v1/chat/completions takes audio as input_audio and as audio_url"),
     **dict.fromkeys(("video_url", "input_video", "video"), "films are not read; send images or audio"),

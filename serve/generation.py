@@ -382,7 +382,7 @@ class GenerationRequest:
         """Convert errors in the block to the client's terms."""
         try:
             yield
-        except MediaError:  # whose place `begin` tells
+        except MediaError:  # `begin` adds the place
             raise
         except BudgetError as error:
             raise of_request(error, (self.asked.budget_field,)) from None

@@ -87,6 +87,7 @@ def deployment(
     doors: processes that read requests and forward them. Requests with equal prefixes go to the same replica, unless it
         has a quarter more than its share. tries: number of replicas that a request is given to if they are lost
     cpus, gpus: reserved for each replica; memory: bytes of the KV cache of each
+
     Raises OptionError.
     """
     chosen = Settings() if settings is None else settings

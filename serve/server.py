@@ -1,7 +1,7 @@
-"""The server as a process: its socket, its signals, how it ends, and the connections of clients.
+"""The server process: its socket, signals and shutdown, and the connections of clients.
 
-Requests that never end are dropped. They are parsed by httptools, a parser in C. A small request takes h11, which is
-written in Python, so much longer that a server answers a third fewer of them (eight connections, texts of one token).
+Requests that never end are dropped. Requests are parsed by httptools, a parser in C. With h11, which is written in
+Python, a server answers a third fewer small requests (eight connections, texts of one token).
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class Connection(HttpToolsProtocol):
             super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Forward a header. Trailers behind the body are ignored."""
+        """Forward a header. Trailers after the body are ignored."""
         if self._at is At.HEAD:
             super().on_header(name, value)
 

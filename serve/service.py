@@ -145,9 +145,9 @@ class Service:
         *,
         is_verbatim: bool,
     ) -> tuple[int, ...]:
-        """The tokens of a chat, as its template writes it. options: what that is given besides.
+        """Return the tokens of a chat by its template. options: further template arguments
 
-        Raises ApiError, and MediaError for what the model does not read.
+        Raises ApiError, and MediaError for content that the model does not read.
         """
         extras = options | ({"tools": tuple(tools)} if tools else {})
         work = partial(self.ids, messages, 0, extras, ("messages",), is_verbatim=is_verbatim)
@@ -155,13 +155,13 @@ class Service:
             if not is_large((messages, tools), SHORT):
                 return work()
             return await asyncio.get_running_loop().run_in_executor(self.shared.pool_of(messages, tools), work)
-        except MediaError:  # whose place the request tells
+        except MediaError:  # the caller adds the place
             raise
         except TrellmError as error:
             raise of_request(error, ("tools",) if str(error).startswith("tools=") else ("messages",)) from None
 
     async def described(self, constraint: ConstraintSpec, prompts: list[Any], place: Place) -> list[Any]:
-        """The prompts with the schema of the constraint behind them. place: theirs in the request. Raises ApiError."""
+        """Append the schema of the constraint to prompts. place: of the prompts in the request. Raises ApiError."""
 
         def make() -> list[Prompt]:
             try:

@@ -126,7 +126,7 @@ class BeamSearch:
     def _best(self, groups: list[BeamGroup], logits: Tensor, masks: Sequence[Mask | None]) -> list[list[Candidate]]:
         """Return the best candidates of each group, best first. All groups have the same number of beams.
 
-        The count guarantees `width` candidates that do not end the text, if so many exist. With goals, the guarantee
+        The count guarantees `width` candidates that do not end the text, if enough exist. With goals, the guarantee
         holds for each beam, and the best `width` candidates that advance a goal are added.
         """
         enders = max(len(self._eos | group.request.stop_ids) for group in groups)

@@ -126,7 +126,7 @@ _KIND = [next(kind for kind in reversed(range(len(LENGTHS))) if LENGTHS[kind] <=
 
 
 def kind_of(length: int) -> int:
-    """Return the kind of a drafted token behind `length` agreeing tokens."""
+    """Return the kind of a drafted token after `length` agreeing tokens."""
     return _KIND[length if length < 17 else 17]
 
 

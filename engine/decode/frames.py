@@ -1,4 +1,4 @@
-"""Frames: text before and behind an answer that is not part of it, or a sentence that contains the answer."""
+"""Frames: text before and after an answer that is not part of it, or a sentence that contains the answer."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Frame:
         return ClosedGuide(_read_by_bytes(guide), self.behind, limits=limits)
 
     def around(self, guide: Guide, limits: Limits | None) -> Guide:
-        """Return the guide with the text before it and the closing mark behind it, both written by the model.
+        """Return the guide with the text before it and the closing mark after it, both written by the model.
 
         Raises OptionError, LanguageError.
         """
@@ -102,6 +102,7 @@ class Sentence:
     guide: guide of the answer
     natural: natural spelling of such answers
     is_last: True for free text
+
     Choices are also accepted in lower case, in upper case and with a capital first letter, unless that is another
     choice.
     Raises OptionError for a guide whose texts cannot be named: see `MentionGuide`.
@@ -128,7 +129,7 @@ class Sentence:
         self._naming = MentionGuide(named, is_last=is_last, limits=limits)
 
     def closed(self, guide: Guide, limits: Limits | None) -> Guide:
-        """Return the guide of the sentence behind its beginning."""
+        """Return the guide of the sentence after its beginning."""
         return self._naming
 
     def around(self, guide: Guide, limits: Limits | None) -> Guide:
@@ -170,7 +171,7 @@ def frame_for(model: Model, guide: Any, natural: Natural | None = None) -> Frame
 
     Quotations stand in quotation marks, or in other marks if the documents contain those: a chat model seldom ends
         right
-    behind a fragment, and ends reliably behind a closing mark. Choices, one-word patterns with a digit, and formats as
+    after a fragment, and ends reliably after a closing mark. Choices, one-word patterns with a digit, and formats as
     natural text stand in a sentence. Other one-line patterns stand in quotation marks, unless they match the beginning
     of the sentence and have long texts. JSON objects and arrays stand in a code block, as chat models write them.
     Models that are trained to give bare answers, and encoder-decoders, have no frame.
@@ -259,7 +260,7 @@ def _unchanged(text: str) -> str:
 
 
 def _check_that_it_ends(guide: RegularGuide, mark: str) -> None:
-    """Raise OptionError if an answer can contain the mark behind another answer. The mark would not end that answer.
+    """Raise OptionError if an answer can contain the mark after another answer. The mark would not end that answer.
 
     Automata of more than `MOST_LOOKED_AT` states are not checked.
     """
@@ -293,6 +294,7 @@ class After:
 
     marker: a text such as "</think>", or a token id
     thinking: greatest number of tokens before it
+
     Raises OptionError.
     """
 
@@ -318,7 +320,7 @@ class After:
         return cls(marker, THINKING if thinking is None else thinking)
 
     def before(self, guide: Guide | None, model: Model, limits: Limits | None) -> AfterGuide:
-        """Return the guide behind the marker. A marker that spells a special token stands for that token."""
+        """Return the guide after the marker. A marker that spells a special token stands for that token."""
         if guide is None:
             raise OptionError("after= is for constraints, which come behind it; free text has none: use stop=")
         token = self.marker if not isinstance(self.marker, str) else special_token(model, self.marker)

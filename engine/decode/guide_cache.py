@@ -119,7 +119,7 @@ class GuideCache:
         return self._crossings.known_cut(prompt)
 
     def behind(self, tail: bytes) -> HealedGuideCache:
-        """Return this constraint behind a tail that has to be spelt first. The latest ones are cached."""
+        """Return this constraint after a tail that has to be spelt first. The latest ones are cached."""
         found = self._behind.get(tail)  # lock-free lookup: creation holds the lock
         if found is None:
             with self._lock:
@@ -136,7 +136,7 @@ class GuideCache:
         """Return this constraint for a budget of tokens, a part of which is reserved to end the text.
 
         The distance counts one token for a string that may be empty. A list that a model would continue for ever
-        therefore leaves one token for each member behind it. With a reserve of r, a token is only chosen if r times the
+        therefore leaves one token for each member after it. With a reserve of r, a token is only chosen if r times the
         distance is left. The reserve is at most RESERVE, and at the start at most half of the budget. One step of the
         distance frees r tokens and takes one, so a text that fits its budget at the start always fits.
         """
@@ -291,7 +291,7 @@ class GuideCache:
 
 
 class HealedGuideCache(GuideCache):
-    """A constraint behind a healed prompt tail. Once the tail is spelt, the constraint's own cache is used.
+    """A constraint after a healed prompt tail. Once the tail is spelt, the constraint's own cache is used.
 
     Tokens inside the tail count neither in distances nor against budgets.
     """
@@ -379,7 +379,7 @@ class StateEntry:
     certain: the forced bytes; None if unknown
     advancing: the allowed tokens that advance a goal, int32 [n], ascending; None if unknown
     allowed: the tokens of a step that is not tight; None if unknown
-    after: transitions by token for steps that are not tight, with the forced tokens behind each
+    after: transitions by token for steps that are not tight, with the forced tokens after each
     """
 
     __slots__ = ("advancing", "after", "allowed", "certain", "choice", "enough", "state")
@@ -395,7 +395,7 @@ class StateEntry:
 
 
 class Transition(NamedTuple):
-    """A transition of a state over a token. tokens: this token and the forced ones behind it; text: their bytes"""
+    """A transition of a state over a token. tokens: this token and the forced ones after it; text: their bytes"""
 
     state: StateEntry
     tokens: tuple[int, ...]
@@ -458,7 +458,7 @@ class HealedPrompt:
     prompt: the tokens that the model reads
     guide_cache: the constraint of the output; None for free text
     tail: number of bytes of the prompt's healed tail, which the constraint spells first
-    is_free: True if the text behind the tail is free
+    is_free: True if the text after the tail is free
     source: the tokens that an encoder reads; `prompt` is then the decoder's start
     held: the prompt's images and audio, referenced as long as their rows may be read
     """
@@ -506,7 +506,7 @@ def is_known(model: Model, prompt: Ids, guide_cache: GuideCache, *, heal: bool) 
 
 
 def _tail(model: Model, prompt: Ids, kept: int) -> bytes:
-    """Return the bytes of a prompt behind its `kept` tokens, or behind its first token without BOS."""
+    """Return the bytes of a prompt after its `kept` tokens, or after its first token without BOS."""
     has_begin = getattr(model.tokenizer, "bos_token_id", None) is not None
     return model.vocabulary.decode(prompt[kept if kept or has_begin else 1 :])
 

@@ -41,7 +41,7 @@ class Job:
 
     prompt: as `prompt_of` returns it
     ids: its tokens, if they are known
-    lead: text that the model reads behind the prompt as the beginning of its answer
+    lead: text that the model reads after the prompt as the beginning of its answer
     frame: the frame of the answer, including the lead
     search: the search if the caller names none
     pools: number of components of a requested embedding; 0 for text generation
@@ -110,7 +110,7 @@ def requests_of(model: Model, jobs: Sequence[Job], options: Options, first: int 
             )
         needed = 0 if start.guide_cache is None else start.guide_cache.distance
         stop, frame = stops, job.frame
-        if job.is_free and frame is not None:  # the mark behind free text acts as a stop string
+        if job.is_free and frame is not None:  # the mark after free text acts as a stop string
             stop, frame = stops.also(frame.behind), None
         search = options.search if job.search is None or options.search is not GREEDY else job.search
         # A caller's budget is meant in full. Exact samplers are exact for any budget.
@@ -214,7 +214,7 @@ def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Heale
 
 
 def _healed_words(model: Model, prompt: Ids, guide_cache: GuideCache | None, most: int | None) -> HealedPrompt | None:
-    """Return `healed` of the tokens behind the last image or audio. The first of them is kept."""
+    """Return `healed` of the tokens after the last image or audio. The first of them is kept."""
     words = tuple(words_behind(prompt))
     start = healed(model, words, guide_cache, most) if words else None
     if start is None or len(words) == len(prompt):
@@ -239,7 +239,7 @@ def _check_beside_media(options: Options, number: int) -> None:
 
 
 def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) -> tuple[HealedPrompt, int]:
-    """Return the start of an encoder-decoder's output: the constraint behind the model's text prefix."""
+    """Return the start of an encoder-decoder's output: the constraint after the model's text prefix."""
     source, limit = job.encoded(model, options, number), model.source_context
     guide_cache, tail = job.guide_cache, 0
     if not source:

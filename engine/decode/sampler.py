@@ -331,7 +331,7 @@ class Sampler:
                     sequence.best.append((best[place][0][:k], best[place][1][:k]))
 
     def commit(self, sequence: SequenceState, token: int) -> None:
-        """Append a chosen token and the forced tokens behind it."""
+        """Append a chosen token and the forced tokens after it."""
         if sequence.error is not None:
             return
         stops = sequence.request.stops(sequence.state, token)

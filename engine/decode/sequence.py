@@ -39,8 +39,8 @@ class Request:
     bias: biases and bans by token; suppressed: tokens that are chosen only if nothing else is left
     scores: True if log-probabilities are recorded; then every token has a forward pass of its own
     best: number of top log-probabilities recorded for each token
-    forces_end: True if EOS is appended with probability 1 behind the last token of the budget
-    frame: frame of the answer; the generated text contains only the part behind the answer
+    forces_end: True if EOS is appended with probability 1 after the last token of the budget
+    frame: frame of the answer; the generated text contains only the part after the answer
     learns: True if statistics about the prompt's texts are kept for later calls
     prompt_best: number of top log-probabilities recorded for each prompt token, besides the token's own; None for
         neither
@@ -216,7 +216,7 @@ class Request:
         return self.start.is_free or self.start.guide_cache is None or self.start.guide_cache.free
 
     def output(self, state: int, text: bytes) -> bytes:
-        """Return the bytes of a token that lie behind the healed prompt tail."""
+        """Return the bytes of a token that lie after the healed prompt tail."""
         return text[self.start.tail - state :] if state < self.start.tail else text
 
     def is_output(self, state: int, token: int) -> bool:

@@ -186,7 +186,7 @@ class DeviceBatch:
     def _is_wide(self) -> bool:
         """Test whether slots read several tokens in the next launch.
 
-        There must be few slots. One of them must have several known tokens, or forced tokens behind its last or next
+        There must be few slots. One of them must have several known tokens, or forced tokens after its last or next
         state.
         """
         if len(self._lanes) > FEW:
@@ -327,9 +327,9 @@ class DeviceBatch:
     def _took(
         self, lane: BatchSlot, part: SlotStep, count: int, token: int, after: int, *, is_last: bool = True
     ) -> bool:
-        """Process `count` tokens read by a slot, and the token chosen behind them. Return True if the choice stands.
+        """Process `count` tokens read by a slot, and the token chosen after them. Return True if the choice stands.
 
-        after: the record behind the chosen token
+        after: the record after the chosen token
         """
         row = lane.row
         if not part.chooses or len(row.pending) > count:
@@ -401,7 +401,7 @@ class DeviceBatch:
         self._pool.trim(table)
 
     def _learn(self, row: SequenceState, count: int, *, is_chosen: bool) -> None:
-        """Record tokens behind the first `count` of a sequence in its draft history. Those behind the next one were
+        """Record tokens after the first `count` of a sequence in its draft history. Those after the next one were
         forced."""
         if self._guesses is not None:
             self._guesses.learn(row, row.tokens[count:], chain((is_chosen,), repeat(False)))

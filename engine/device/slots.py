@@ -62,7 +62,7 @@ class Guesses:
         """Return the last token of a sequence and up to `most` drafted tokens; nothing if no draft is likely enough.
 
         noted: tokens that are not flushed to the sequence yet
-        record: record of the state behind them; the transitions of drafts are added from there
+        record: record of the state after them; the transitions of drafts are added from there
         """
         if not sequence.request.options.draft:
             return []
@@ -85,7 +85,7 @@ class Guesses:
         return found if len(found) > 1 else []
 
     def _lead(self, record: int, token: int, sequence: SequenceState) -> int | None:
-        """Return the record behind a drafted token; None if it is unknown or if the token ends the text."""
+        """Return the record after a drafted token; None if it is unknown or if the token ends the text."""
         if self._special[token]:
             return None
         if record == FREE:
@@ -297,7 +297,7 @@ class BatchSlot:
     fresh: pending tokens whose blocks were registered when the step was planned
     told: constant input columns, from ORIGIN on
     sent: the most tokens that launches in flight read; flying: number of these; is_choosing: the last of them chooses
-    record: record behind the last choice, FREE if unknown
+    record: record after the last choice, FREE if unknown
     attempt: number of the next choice under a closing mask; None without one
     was_closing: True if the last choice was under a closing mask
     """
@@ -332,7 +332,7 @@ class SlotStep:
 
 
 class Guessed(NamedTuple):
-    """A text's last token with its position, and drafted tokens behind it."""
+    """A text's last token with its position, and drafted tokens after it."""
 
     place: int
     tokens: list[int]

@@ -55,6 +55,7 @@ def pull(repository: str, file: str | None, *, revision: str | None, force: bool
     revision: a branch, a tag or a commit; None for the Hub's default
     force: download existing files again
     bars: show progress on standard error
+
     Raises ModelError with advice, OptionError for an invalid name.
     """
     hub: Any = import_module("huggingface_hub")

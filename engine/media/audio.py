@@ -57,6 +57,7 @@ class AudioLimits(FileLimits):
     """Bounds of audio, checked before it is decoded. Exceeding one raises AudioError.
 
     file_bytes: size of a file; seconds: duration at up to 48,000 Hz, and proportionally less at higher rates
+
     Decoding the default 600 seconds takes up to 250 MiB. Raises OptionError unless all are positive integers.
     """
 

@@ -1,4 +1,4 @@
-"""Images and audio that callers give: files as bytes, at a path, or in a data URL, within bounds; what both are."""
+"""The common base of images and audio in prompts, and their files: bytes, a path, or a data URL, within limits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[\w.+-]*)*(;base6
 
 
 class MediaBase:
-    """An image or audio: objects of equal digests are equal, and pickles hold the array that they are made of."""
+    """An image or audio. Equal digests mean equality. Pickles contain the source array."""
 
     __slots__ = ("__weakref__", "digest")
 
@@ -29,7 +29,7 @@ class MediaBase:
 
     @property
     def _made_of(self) -> tuple[Any, ...]:
-        """Arguments that make it again, the array first."""
+        """Constructor arguments, the array first."""
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
@@ -43,7 +43,7 @@ class MediaBase:
 
 
 def _received(of: type[Any], array: NDArray[Any], *others: Any) -> Any:
-    """One that was sent, whose array nobody else has."""
+    """Create an object from a received array, which is not shared."""
     array.flags.writeable = False
     return of(array, *others)
 

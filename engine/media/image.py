@@ -43,6 +43,7 @@ class ImageLimits(FileLimits):
     """Bounds of an image, checked before it is decoded. Exceeding one raises ImageError.
 
     file_bytes: size of a file; pixels: width times height; side: width or height
+
     Decoding the default 16,777,216 pixels takes up to 180 MiB, or 270 MiB from WebP. Raises OptionError unless all are
     positive integers.
     """

@@ -18,6 +18,7 @@ class Slots:
 
     count: number of slots. The lowest free slot is taken first, so that used ones are adjacent.
     copies: pairs (from, to) of states to copy before the next step
+
     The scheduler admits no more texts than there are slots, so one is always free.
     """
 
@@ -120,7 +121,8 @@ Content = tuple[int, tuple[int, ...]]
 class BlockPool:
     """Blocks of a model's KV cache. Texts share blocks by reference, for forks and for prefix reuse.
 
-    count: number of blocks; window: attention span of all layers, behind which blocks are freed
+    count: number of blocks; window: attention span of all layers, before which blocks are freed
+
     A block is *held* by tables, *kept* for its content so that another text may reuse it, or free. Kept blocks are
     evicted least recently used first. A full block is registered by content when a step is planned that fills it, so
     that texts admitted in the same step read a common prefix once.
@@ -202,7 +204,7 @@ class BlockPool:
         return -(-(length + count) // BLOCK) - len(table.blocks) + self._is_shared(table)
 
     def reserve(self, table: BlockTable, tokens: Sequence[int]) -> None:
-        """Make room for tokens behind those of the table. A shared last block is copied.
+        """Make room for tokens after those of the table. A shared last block is copied.
 
         `missing` blocks must be available, and the tokens must be read in the next step.
         """
@@ -235,7 +237,7 @@ class BlockPool:
         return True
 
     def recognise(self, table: BlockTable, tokens: Sequence[int]) -> list[int]:
-        """Register the blocks that tokens behind those of the table fill. Return the blocks with new contents."""
+        """Register the blocks that tokens after those of the table fill. Return the blocks with new contents."""
         begin, end = len(table.tokens), len(table.tokens) + len(tokens)
         new: list[int] = []
         if begin // BLOCK == end // BLOCK:
@@ -263,7 +265,7 @@ class BlockPool:
         self._roots.clear()
 
     def shrink(self, table: BlockTable) -> None:
-        """Release blocks behind the table's tokens."""
+        """Release blocks after the table's tokens."""
         while len(table.blocks) > -(-len(table.tokens) // BLOCK):
             self._release(table.blocks.pop())
 
@@ -290,7 +292,7 @@ class BlockPool:
         return twin
 
     def trim(self, table: BlockTable) -> None:
-        """Free the blocks behind the window of the next token."""
+        """Free the blocks before the window of the next token."""
         if self._window is None:
             return
         place = (len(table.tokens) - self._window + 1) // BLOCK - 1

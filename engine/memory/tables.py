@@ -19,7 +19,7 @@ class BlockTable:
     source: encoder output of a separate prompt, or the number of an adapter; None for neither
     node: content node of all full blocks, see `BlockPool`; 0 before the first
     slot: state slot, for recurrent models; NO_SLOT for others, and before the first token
-    shifted: number of tokens scanned for images, and the offset of positions behind them, for models whose image rows
+    shifted: number of tokens scanned for images, and the offset of positions after them, for models whose image rows
         share positions
     """
 
@@ -35,7 +35,7 @@ class BlockTable:
 
 
 class Chunk(NamedTuple):
-    """Tokens of one text to be read in a step, behind those of its table. Its blocks have room for them."""
+    """Tokens of one text to be read in a step, after those of its table. Its blocks have room for them."""
 
     table: BlockTable
     tokens: Sequence[int]

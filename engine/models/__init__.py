@@ -1,8 +1,6 @@
-"""Models: `transformers` for Hugging Face models, `gguf` for files, `pulled` by a name, `small` and `ziplm` for play.
+"""Models: `transformers` for Hugging Face models, `gguf` for files, `pulled` for pulled names; `small` and `ziplm`.
 
-`from_function` is for any other.
-
-Bringing your own model takes a vocabulary and a function from token ids to logits:
+`from_function` wraps any other model. It needs a vocabulary and a function from token ids to logits:
 
     vocabulary = Vocabulary([b"a", b"b", None], eos_ids=(2,))
     model = models.from_function(lambda ids: [0.5, 0.2, len(ids) / 10], vocabulary)
@@ -49,47 +47,49 @@ def transformers(
     kv_cache_dtype: str = "auto",
     **others: Any,
 ) -> DecoderModel | EncoderDecoderModel:
-    """A model of the transformers library: its name or path, or the loaded model and tokenizer; or a path in `.gguf`.
+    """Load a model of the transformers library by name or path, or a `.gguf` path, or wrap a loaded model.
 
-    Decoder-only models continue the prompt; encoder-decoder models (T5, BART, Marian) read it apart. Models that read
-    images or audio (LLaVA, Qwen-VL, Gemma 3, Qwen2-Audio) have a processor in place of a tokenizer: docs/media.md
-    says which are run.
+    Decoder-only models continue the prompt; encoder-decoder models (T5, BART, Marian) read it separately. Models that
+    read images or audio (LLaVA, Qwen-VL, Gemma 3, Qwen2-Audio) take a processor in place of a tokenizer; docs/media.md
+    lists supported ones.
     cache: False computes every step from the whole text; slow, but for any decoder-only architecture.
-    A text may be as long as the model's positions go; with rotary embeddings that are scaled anew for long texts
-    (LongRoPE, dynamic NTK), as long as the scaling stays the same.
 
-    All others but weights, kv_cache_dtype and adapters are of a model that is given by name:
-    device, dtype: where it goes, by default the CPU, and the type of its weights, by default the one they were saved in
-    device_map: instead of device, "auto" or a dict of devices by the names of modules, or "disk", for weights that
-        are spread over several; needs the package accelerate
+    A text may be as long as the model's positions allow; if rotary embeddings are rescaled for long texts (LongRoPE,
+    dynamic NTK), as long as the scaling stays the same.
+
+    All other options except weights, kv_cache_dtype and adapters are for models given by name:
+    device, dtype: device, by default the CPU, and dtype of the weights, by default that of the file
+    device_map: instead of device, "auto" or a dict of devices by module names, or "disk", for weights spread over
+        several devices; needs the package accelerate
     revision: a branch, a tag or a commit on the Hub
-    attn_implementation: transformers' own attention, "sdpa" or "eager", for architectures that do not run on ours
-    quantization_config: such as `transformers.BitsAndBytesConfig(load_in_4bit=True)`; needs the package that it names
+    attn_implementation: transformers' own attention, "sdpa" or "eager", for architectures that do not use ours
+    quantization_config: such as `transformers.BitsAndBytesConfig(load_in_4bit=True)`; needs the package it names
     trust_remote_code: whether to run Python code that comes with the model
-    adapter: an adapter of PEFT for it, a folder or a name on the Hub. It is added to the weights, or runs beside them
-        where they are quantized; the tokenizer stays the model's. Needs the package peft
-    adapters: adapters of LoRA by names of their own, folders or names on the Hub, beside the weights: each prompt has
-        the one that its option adapter= names, or none, all in one batch. Of decoders of attention over blocks
-    weights: "q8" or "q4" quantizes linear layers, embedding and head as GGUF files have them, for kernels of ours on a
-        CPU, and saves them in the user's cache, from where they are mapped the next time. Of a loaded model, too, of
-        which nothing is saved. docs/quantised.md has more. Needs the package gguf
-    kv_cache_dtype: "float16" or "int8" keeps keys and values so where a model runs in float32 on a CPU: a text takes
-        half or about a quarter of the memory. "auto" keeps them in the type of the model. Of a loaded model, too
+    adapter: an adapter of PEFT, a folder or a name on the Hub. It is merged into the weights, or runs beside them if
+        they are quantized; the tokenizer stays the model's. Needs the package peft
+    adapters: LoRA adapters by names of the caller's choice, folders or names on the Hub, beside the weights: each
+        prompt uses the one named by its option adapter=, or none, all in one batch. For decoders with attention over
+        blocks
+    weights: "q8" or "q4" quantizes linear layers, embedding and head to GGUF formats, for our CPU kernels, and saves
+        them in the user's cache, which is mapped on the next load. Also for a loaded model, without saving. See
+        docs/quantised.md. Needs the package gguf
+    kv_cache_dtype: "float16" or "int8" stores the KV cache in that type for a model in float32 on a CPU: half or about
+        a quarter of the memory. "auto" uses the model's dtype. Also for a loaded model
 
     A loaded model may be wrapped by PEFT, its adapter in the layers, or spread by accelerate; or be a pipeline of
     transformers, which has its tokenizer.
-    Raises OptionError for an architecture that cannot be run, and for what cannot be loaded, VocabularyError for a
-    tokenizer.
+
+    Raises OptionError for an unsupported architecture and for failed loading, VocabularyError for a tokenizer.
     """
     switch(cache, "cache")
-    if others.keys() == {"torch_dtype"} and dtype is None:  # as transformers called it
+    if others.keys() == {"torch_dtype"} and dtype is None:  # transformers' former name of dtype
         dtype = others.pop("torch_dtype")
     for name in others:
         raise unknown_argument(name, LOADING, [*signature(transformers).parameters][1:-1])
     if all(hasattr(model, name) for name in ("model", "tokenizer", "task")):  # a pipeline
         model, tokenizer = model.model, model.tokenizer if tokenizer is None else tokenizer
     from .load_options import LoadOptions, lasting_place
-    from .loading import adapted, load  # which takes two seconds the first time
+    from .loading import adapted, load  # takes two seconds the first time
 
     options = LoadOptions(
         device=device, dtype=dtype, revision=revision, device_map=device_map, attn_implementation=attn_implementation,
@@ -113,7 +113,7 @@ def transformers(
 
 
 class FileOptions(TypedDict, total=False):
-    """Options of models in files that `transformers` has too."""
+    """Options of models in files, shared with `transformers`."""
 
     cache: bool
     device: Any
@@ -122,18 +122,18 @@ class FileOptions(TypedDict, total=False):
 
 
 def gguf(path: Any, tokenizer: Any = None, **options: Unpack[FileOptions]) -> DecoderModel | EncoderDecoderModel:
-    """The model in a GGUF file, whose weights stay as they are in it, and mapped: on a CPU, without a network.
+    """Load a GGUF file, with its weights mapped in their own format: on a CPU, without a network.
 
-    `models.transformers` takes such a path too, and `pulled` the name of a file that was pulled. Needs the package
-    gguf; docs/quantised.md says which files are read.
+    `models.transformers` also takes such paths, and `pulled` the name of a pulled file. Needs the package gguf;
+    docs/quantised.md lists supported files.
     path: of the file
-    tokenizer: another one than that of the file
+    tokenizer: replaces the file's tokenizer
     cache, kv_cache_dtype: as for `models.transformers`
-    device, dtype: where it runs instead, such as "cuda", and in which type, there bfloat16 unless given; then all
-        weights are unpacked into that type
+    device, dtype: another device, such as "cuda", and dtype, there bfloat16 by default; all weights are then unpacked
+        to that dtype
 
-    Raises ModelError, with the path, for a file that is not there, is damaged, or has another model than those that are
-    read; OptionError for what is no path and where the package is absent, VocabularyError for a tokenizer.
+    Raises ModelError, with the path, for a file that is missing, damaged, or contains an unsupported model; OptionError
+    for an invalid path and without the package, VocabularyError for a tokenizer.
     """
     from .load_options import path_of_file
 
@@ -142,13 +142,13 @@ def gguf(path: Any, tokenizer: Any = None, **options: Unpack[FileOptions]) -> De
 
 
 def pulled(name: str, tokenizer: Any = None, **options: Unpack[FileOptions]) -> DecoderModel | EncoderDecoderModel:
-    """A model that `trellm pull` has fetched, such as "smollm2": a GGUF file, loaded without a network as by `gguf`.
+    """Load a model that `trellm pull` has downloaded, such as "smollm2": a GGUF file, as by `gguf`, without a network.
 
-    `models.transformers` takes such a name too, where no folder has it; this looks nowhere but among pulled models.
-    name: as `trellm pull` takes it, or `owner/repo:FILE.gguf` of a file in the Hugging Face Hub's cache
+    `models.transformers` also takes such names unless a folder has them; this function only searches pulled models.
+    name: as for `trellm pull`, or `owner/repo:FILE.gguf` of a file in the Hugging Face Hub's cache
     tokenizer, cache, device, dtype, kv_cache_dtype: as for `gguf`
 
-    Raises ModelError for a model that has not been pulled, OptionError for a name that is none, and as `gguf` does.
+    Raises ModelError for a model that is not pulled, OptionError for an invalid name, and the errors of `gguf`.
     """
     from ..downloads.registry import REGISTRY, pulled_file
 
@@ -164,7 +164,7 @@ def pulled(name: str, tokenizer: Any = None, **options: Unpack[FileOptions]) -> 
 def _of_file(
     maker: Callable[..., Any], asked: dict[str, Any], place: str, tokenizer: Any, options: FileOptions
 ) -> DecoderModel | EncoderDecoderModel:
-    """The model in a GGUF file, as a function makes it of what it is asked for. Raises OptionError."""
+    """Load a GGUF file, with the function and arguments of its origin. Raises OptionError."""
     possible = ["tokenizer", *FileOptions.__annotations__]
     for name in options:
         if name not in possible:
@@ -186,10 +186,10 @@ def from_function(
     context: int | None = None,
     some_logits: Callable[[Sequence[int], Sequence[int]], Any] | None = None,
 ) -> FunctionModel:
-    """A model from any function of the token ids so far to V logits (list, NumPy array or tensor).
+    """Wrap a function from the token ids so far to V logits (list, NumPy array or tensor) as a model.
 
-    tokenizer: anything with `encode(text) -> ids`; by default the longest tokens that fit.
-    some_logits: `some_logits(ids, tokens)` returns the logits of these tokens only, where that is cheaper.
+    tokenizer: anything with `encode(text) -> ids`; by default greedy longest match.
+    some_logits: `some_logits(ids, tokens)` returns the logits of these tokens only, if that is cheaper.
     """
     from .function import FunctionModel
 
@@ -199,10 +199,10 @@ def from_function(
 
 
 def small(*, device: Any = None) -> DecoderModel:
-    """The small model that lies in the package: 3.6 million parameters, loaded in float32, without a network.
+    """Load the package's small model: 3.6 million parameters, float32, without a network.
 
-    It reads short English passages and copies from them: records as JSON, quotations, one of several choices, dates and
-    numbers in their normal form, calls of tools. docs/small-model.md says what it can and cannot do.
+    It reads short English passages and copies from them: records as JSON, quotations, choices, dates and numbers in
+    normal form, tool calls. docs/small-model.md describes its abilities and limits.
     device: where to load it, by default the CPU
     """
     from pathlib import Path
@@ -214,7 +214,7 @@ def small(*, device: Any = None) -> DecoderModel:
 
 
 def ziplm(text: str, *, alphabet: str | None = None, conversion: float = math.log(256)) -> ZipModel:
-    """The gzip language model over single characters: likely is what makes `text` + prompt compress well.
+    """Return the gzip language model over single characters: likely is what compresses well with `text` + prompt.
 
     alphabet: the characters it may write, by default those of `text` and of printable ASCII.
     conversion: nats per compressed byte; a higher one makes sampling greedier.

@@ -85,7 +85,7 @@ class _BlockLayer(CacheLayerMixin):
         """Blocks are allocated when they are first written."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Write the new tokens; returns all that the texts then hold."""
+        """Write the new tokens. Return the keys and values of the whole texts."""
         run = self.run
         keys, values = (
             states.transpose(1, 2).flatten(0, 1) if run.real is None else states.transpose(1, 2)[run.real]
@@ -96,11 +96,11 @@ class _BlockLayer(CacheLayerMixin):
         return (key_states, value_states) if run.texts is None else self.blocks.read(run.texts)
 
     def get_seq_length(self) -> int:
-        """Tokens before this pass, where all rows have as many: models then make their masks themselves."""
+        """Return the number of tokens before this pass, if common: models then create their masks themselves."""
         return self.run.before
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Length and offset of what `update` returns."""
+        """Return length and offset of the keys that `update` returns."""
         return self.run.end, 0
 
     def get_max_length(self) -> int:
@@ -124,7 +124,7 @@ def by_cut(chunks: Sequence[Chunk]) -> list[list[int]]:
 
 
 def by_length(chunks: Sequence[Chunk]) -> list[list[int]]:
-    """Which chunks are as long, those that begin first before the others, as `by_cut` has them."""
+    """Group chunks of equal width, ordered by start as in `by_cut`."""
     order = sorted(range(len(chunks)), key=lambda row: (len(chunks[row].table.tokens), len(chunks[row].tokens)))
     groups: list[list[int]] = []
     for row in order:
@@ -135,7 +135,7 @@ def by_length(chunks: Sequence[Chunk]) -> list[list[int]]:
 
 
 def by_width(chunks: Sequence[Chunk]) -> list[list[int]]:
-    """Which chunks to pad to the same width: neighbours in the order of their beginnings, if they are about as long."""
+    """Group chunks to pad to a common width: neighbours in the order of their starts, with similar widths."""
     order = sorted(range(len(chunks)), key=lambda row: len(chunks[row].table.tokens))
     groups: list[list[int]] = []
     size = -1
@@ -155,7 +155,7 @@ def ends_of(states: Tensor, widths: Sequence[int], ends: Sequence[int]) -> Tenso
 
 
 Read = Callable[[Sequence[Chunk], Sequence[int] | None], Tensor]
-"""Reads chunks, and so many of each one's last tokens; None for the last ones."""
+"""Reads chunks. Returns states of the last `ends` tokens of each; None for the last ones."""
 
 
 def in_passes(
@@ -237,9 +237,9 @@ class BodyRunner:
 
 
 class AttentionMasks:
-    """The masks of a model, for its kinds of layers; made as its configuration says.
+    """Attention masks by layer type, as the configuration defines them.
 
-    Raises OptionError for layers that are not attention over all keys, a window or chunks.
+    Raises OptionError for layers other than full, sliding-window or chunked attention.
     """
 
     def __init__(self, config: Any, implementation: str, dtype: torch.dtype) -> None:
@@ -253,7 +253,7 @@ class AttentionMasks:
         self._reaches = reaches(config)
 
     def __call__(self, positions: Tensor, end: int) -> Tensor | dict[str, Tensor]:
-        """A mask [rows, 1, width, end], or one by kind of layer where a model has several kinds."""
+        """Return a mask [rows, 1, width, end], or a dict by layer type if there are several."""
         masks = {kind: self._mask(reach, positions, end) for kind, reach in self._reaches.items()}
         return masks if len(masks) > 1 else next(iter(masks.values()))
 

@@ -1,4 +1,4 @@
-"""Decoder-only models of the transformers library, run from our own memory."""
+"""Decoder-only models of transformers, with our own KV cache."""
 
 from __future__ import annotations
 
@@ -37,18 +37,20 @@ _LONGER_TEXT = [*_TEXT, 2, 2, 0, 1]
 
 
 class DecoderModel(HeadedModel, Sendable):
-    """A model that `AutoModelForCausalLM` loads: of attention (full, sliding window or chunked), recurrent, or of both;
-    or one of a decoder and parts that read images or audio.
+    """A model that `AutoModelForCausalLM` loads: with attention (full, sliding window or chunked), recurrent layers, or
+    both;
+    or a decoder with image and audio parts.
 
-    tokenizer: of such a model its processor, without which texts alone are read
-    media: the parts that read images or audio; None without
-    cache: False computes every step from the whole text, which works for any decoder.
-    kv_cache_dtype: "float16" or "int8" keeps keys and values so, for float32 on a CPU; "auto" in the type of the states
-    adapters: of LoRA, each text with its own: folders or names on the Hub by their names; afterwards the names
-    state_bytes: what recurrent layers keep of a text
-    embedding_size: of the final hidden states; 0 where the head is not apart, so that the body gives logits
-    context: the most tokens a text may have; where rotary embeddings are scaled by how long a text is, those up to
-        which the scaling stays as it is, since rows of different lengths would need different ones
+    tokenizer: for the latter its processor; with a tokenizer it only reads texts
+    media: the image and audio parts; None if there are none
+    cache: False computes every step from the whole text, which works for any decoder
+    kv_cache_dtype: "float16" or "int8" stores the KV cache in that type, for float32 on a CPU; "auto" in the model's
+        dtype
+    adapters: LoRA adapters, folders or names on the Hub by name, chosen for each text; as an attribute, the names
+    state_bytes: bytes of a text's states in recurrent layers
+    embedding_size: of final hidden states; 0 without a separate head, if the body returns logits
+    context: greatest length of a text in tokens; if the scaling of rotary embeddings depends on the length, the length
+        up to which it is constant, since rows of different lengths would need different scalings
     """
 
     def __init__(
@@ -98,7 +100,7 @@ class DecoderModel(HeadedModel, Sendable):
         sizes = [kind.reach.longest for kind in self._kinds if kind.reach is not None]
         known = [size for size in sizes if size is not None]
         self.window = max(known) if known and len(known) == len(sizes) else None
-        self._kept: torch.dtype | None = None  # how a model is run is tried with all bits
+        self._kept: torch.dtype | None = None  # ways are tried with the full dtype
         self._runner = self._probe()
         if kv_cache_dtype != "auto":
             self._keep_in(kv_cache_dtype)
@@ -117,9 +119,9 @@ class DecoderModel(HeadedModel, Sendable):
 
     @torch.inference_mode()
     def _probe(self) -> Runner:
-        """Learn the width of the logits, whether the head can be called apart, and how the body is run.
+        """Determine the width of the logits, the head, and the way to run the body.
 
-        A described decoder is known by what it is; of others the model's own code reads a few tokens.
+        A described decoder is recognised by its structure; other models run a few tokens by their own code.
         """
         described = self._described()
         is_tried = is_to_be_verified() or self._decoder is not self.model
@@ -188,7 +190,7 @@ class DecoderModel(HeadedModel, Sendable):
                 if self._is_right(runner, text, logits):
                     return runner
                 causes.append("other logits than without a cache")
-            except Exception as error:  # architectures raise whatever they come upon
+            except Exception as error:  # architectures raise various exceptions
                 causes.append(f"{type(error).__name__}: {' '.join(str(error).split())}")
         raise OptionError(
             f"{type(self.model).__name__} cannot be run from a cache ({causes[-1]:.300}); "
@@ -206,7 +208,7 @@ class DecoderModel(HeadedModel, Sendable):
         return DescribedDecoder.of(self._body, self._config) if suits else None
 
     def _ways(self) -> Iterator[Way]:
-        """Ways in which a model of unknown architecture may be run, best first."""
+        """Yield ways for a model of unknown architecture, best first."""
         if self._keeps_states:
             attends = any(kind.reach is not None for kind in self._kinds)
             for alone, continues in ((False, True), (False, False), (True, True), (True, False)):
@@ -219,7 +221,7 @@ class DecoderModel(HeadedModel, Sendable):
         # With windows under other names a model cuts them out by the number of columns, not by positions.
         if self._takes_positions and getattr(self._config, "attention_types", None) is None:
             yield Way("padded")
-        if self.window is None:  # else blocks are given up, and columns would be missing
+        if self.window is None:  # else blocks are freed, and columns would be missing
             yield Way("aligned")
         yield Way("equal")
 
@@ -249,7 +251,7 @@ class DecoderModel(HeadedModel, Sendable):
         )  # fmt: skip
 
     def _keep_in(self, name: str) -> None:
-        """Keep keys and values in a type of their own. Raises OptionError where no kernel reads them."""
+        """Store the KV cache in another dtype. Raises OptionError if no kernel supports it."""
         kind, asked = self.model.dtype, f"kv_cache_dtype={name!r}: {type(self.model).__name__}"
         said, place = str(kind).removeprefix("torch."), "several devices" if self._spread else self.device
         if not self._cached:
@@ -274,7 +276,7 @@ class DecoderModel(HeadedModel, Sendable):
 
     @torch.inference_mode()
     def _take_adapters(self, adapters: Mapping[str, str]) -> None:
-        """Let texts have adapters of LoRA. Raises OptionError."""
+        """Load LoRA adapters for texts. Raises OptionError."""
         if not isinstance(self._runner, PackedRunner) or self._spread:
             raise OptionError(
                 f"adapters=: {type(self.model).__name__} is no decoder of attention over blocks on one device, which "
@@ -299,7 +301,7 @@ class DecoderModel(HeadedModel, Sendable):
         return states
 
     def _is_right(self, runner: Runner, text: list[int], logits: Tensor) -> bool:
-        """Read the text in two rows of different lengths, and compare with its logits."""
+        """Read the text in two rows of different lengths, and compare the logits."""
         if self.media is not None and self.media.joins_prompts:
             return self._is_right_joined(runner, text)
         storage = self._storage(2)
@@ -309,8 +311,8 @@ class DecoderModel(HeadedModel, Sendable):
             table.slot = 1 - number
         found: list[Tensor] = []
         expected: list[Tensor] = []
-        # The second time the longer text is the one that is padded, where rows are padded. Where layers keep states a
-        # text also goes on with a single token, which models do in another way.
+        # The second time the longer text is the padded one, in padded rows. With recurrent layers a text also continues
+        # with a single token, which models compute differently.
         ends_of_both = ((1, 4), (5, 7), (6, 8), (8, 11)) if self._keeps_states else ((1, 4), (5, 7))
         if self._way.rows == "aligned":
             ends_of_both = ((1, 4), (3, 6), (4, 7))
@@ -333,7 +335,7 @@ class DecoderModel(HeadedModel, Sendable):
         return far <= tolerance(self.model, self.model.dtype) or is_rounding(far, self.model, anew)
 
     def _is_right_joined(self, runner: Runner, text: list[int]) -> bool:
-        """The same of a model whose prompts' tokens look at one another."""
+        """Compare the logits of a model with bidirectional attention in prompts."""
         assert self.media is not None
         ids, storage, table = torch.tensor([text], device=self.device), self._storage(1), BlockTable()
         table.blocks.append(0)
@@ -357,16 +359,16 @@ class DecoderModel(HeadedModel, Sendable):
         return (StateStorage if self._keeps_states else BlockStorage)(blocks, self._layers, self._kept)
 
     def forward(self, chunks: Sequence[Chunk], memory: Memory) -> Tensor:
-        """Hidden states [chunks, size] of the last tokens; logits [chunks, V] if the head is not apart."""
+        """Return hidden states [chunks, size] of the last tokens; logits [chunks, V] without a separate head."""
         return self._read(chunks, memory, None)
 
     @property
     def reads_drafts(self) -> bool:
-        """True where tokens that were read can be read over: in packed steps, where layers keep no states."""
+        """True if tokens can be overwritten: in packed steps, without recurrent layers."""
         return isinstance(self._runner, PackedRunner)
 
     def forward_ends(self, chunks: Sequence[Chunk], ends: Sequence[int], memory: Memory) -> Tensor:
-        """Hidden states, as those of `forward`, [sum(ends), size] of the last tokens of each chunk, so many."""
+        """Return hidden states [sum(ends), size] of the last ends[i] tokens of chunk i."""
         return self._read(chunks, memory, ends)
 
     def _read(self, chunks: Sequence[Chunk], memory: Memory, ends: Sequence[int] | None) -> Tensor:
@@ -374,17 +376,17 @@ class DecoderModel(HeadedModel, Sendable):
         return states.to(self.device) if self._spread else states
 
     def pool(self, hidden: Tensor, rows: Sequence[int]) -> Tensor:
-        """Final hidden states, behind the last norm: float32 [len(rows), embedding_size]."""
+        """Return final hidden states, after the last norm: float32 [len(rows), embedding_size]."""
         return states_of(hidden, rows).float()
 
     @property
     def reads_images(self) -> bool:
-        """True for a model with a part that reads images, given with its processor."""
+        """True for a model with an image part, wrapped with its processor."""
         return "image" in kinds_read(self)
 
     @property
     def reads_audio(self) -> bool:
-        """True for a model with a part that reads audio, given with its processor."""
+        """True for a model with an audio part, wrapped with its processor."""
         return "audio" in kinds_read(self)
 
     def _now(self) -> Runner:
@@ -396,9 +398,9 @@ class DecoderModel(HeadedModel, Sendable):
 
     @property
     def parts(self) -> tuple[PackedRunner, Head] | None:
-        """The reader of packed steps, and the head, where they are apart, on one device, and not quantized.
+        """The runner of packed steps and the head, if separate, on one device, and not quantized.
 
-        None where positions do not follow from places alone, as they do behind images of some models.
+        None if positions do not follow from indices alone, as after images of some models.
         """
         is_plain = self.media is None or self.media.has_plain_positions
         head, runner = self._head if is_plain and not self._spread else None, self._now()

@@ -1,4 +1,4 @@
-"""Encoder-decoder models of the transformers library: the prompt is encoded once, the decoder writes the output."""
+"""Encoder-decoder models of transformers: the prompt is encoded once, the decoder writes the output."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from .ways import check_numbers
 
 @dataclass(frozen=True, eq=False)
 class EncodedSource:
-    """One prompt: for each layer keys and values [heads, length, head size]."""
+    """An encoded prompt: keys and values [heads, length, head size] of each layer."""
 
     layers: list[tuple[Tensor, Tensor]]
     length: int
 
     @property
     def bytes(self) -> int:
-        """Bytes that it takes."""
+        """Bytes of the keys and values."""
         return sum(keys.nbytes + values.nbytes for keys, values in self.layers)
 
 
 @dataclass(frozen=True)
 class SourceInputs:
-    """Sources of a forward pass's rows, as it takes them.
+    """Sources of a forward pass's rows, as decoder inputs.
 
     view: keys and values of all layers
-    shape_only: [rows, length, 1], stands for the encoder's states, of which only the shape is used
-    mask: int64 [rows, length], 1 for what is of a row's own prompt; None where all are as long
+    shape_only: [rows, length, 1], in place of the encoder's states, of which only the shape is used
+    mask: int64 [rows, length], 1 for a row's own prompt; None if all lengths are equal
     """
 
     view: Cache
@@ -53,14 +53,14 @@ class SourceInputs:
 
 
 class SourceStorage(BlockStorage):
-    """Blocks of the decoder's own tokens, and the sources of the rows that were last read, put together."""
+    """Blocks of the decoder's tokens, and the combined sources of the last rows."""
 
     def __init__(self, blocks: int, layers: int) -> None:
         super().__init__(blocks, layers)
         self._shown: list[tuple[list[EncodedSource], SourceInputs]] = []
 
     def show(self, groups: Sequence[list[EncodedSource]]) -> list[SourceInputs]:
-        """For each pass the sources of its rows; what was put together for the same rows last time is used again."""
+        """Return the sources of each pass's rows, reusing those of the last step for equal rows."""
         before = self._shown
         self._shown = [next((each for each in before if each[0] == sources), None) or (sources, _put_together(sources))
                        for sources in groups]  # fmt: skip
@@ -100,15 +100,15 @@ class SourceLayer(CacheLayerMixin):
         """There is nothing to allocate."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Sources are there before the decoder runs."""
+        """Raise AssertionError: cross-attention does not update sources."""
         raise AssertionError("cross-attention was to use the keys and values that it has")
 
     def get_seq_length(self) -> int:
-        """The length of the longest source."""
+        """Return the length of the longest source."""
         return 0 if self.keys is None else self.keys.shape[2]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Length and offset of what attention sees."""
+        """Return length and offset of the keys."""
         return self.get_seq_length(), 0
 
     def get_max_length(self) -> int:
@@ -121,7 +121,7 @@ class SourceLayer(CacheLayerMixin):
 
 
 def _stacked(parts: Sequence[Tensor], length: int) -> Tensor:
-    """Tensors [heads, n, size] as one [rows, heads, length, size], padded with zeros."""
+    """Stack tensors [heads, n, size] to [rows, heads, length, size], padded with zeros."""
     stacked = parts[0].new_zeros(len(parts), parts[0].shape[0], length, parts[0].shape[2])
     for row, part in zip(stacked, parts, strict=True):
         row[:, : part.shape[1]] = part
@@ -129,12 +129,11 @@ def _stacked(parts: Sequence[Tensor], length: int) -> Tensor:
 
 
 class EncoderDecoderModel(HeadedModel, Sendable):
-    """A model that `AutoModelForSeq2SeqLM` loads: T5, BART, Marian and those built like them.
+    """A model that `AutoModelForSeq2SeqLM` loads, such as T5, BART, Marian.
 
-    Its texts begin with `start_ids`, the tokens that the decoder starts from; their tables have the encoded prompt as
-    their source.
-    window: None, since all layers look at all tokens
-    text_prefix: what a text begins with that is not a part of it: the space that SentencePiece puts before every text
+    Texts begin with `start_ids`, the decoder's start tokens. Their tables contain the encoded prompt as source.
+    window: None, since all layers attend to all tokens
+    text_prefix: the space that SentencePiece puts before every text, which is not part of the output; or none
     """
 
     is_encoder_decoder = True
@@ -168,9 +167,9 @@ class EncoderDecoderModel(HeadedModel, Sendable):
 
     @torch.inference_mode()
     def _probe(self) -> Head | QuantizedHead:
-        """Run a few tokens, to learn the width of the logits, and the head by which they follow from hidden states.
+        """Run a few tokens to determine the width of the logits, and the head.
 
-        With the cache, also read the same tokens one by one, and compare.
+        Also read the same tokens one by one with the cache, and compare.
         """
         source, text = [0, 1, 2, 3], [*self.start_ids, 1, 2]
         ids = torch.tensor([text], device=self.device)
@@ -201,15 +200,15 @@ class EncoderDecoderModel(HeadedModel, Sendable):
         return f"<EncoderDecoderModel {type(self.model).__name__}, {self._width:,} tokens{context}, on {self.device}>"
 
     def make_memory(self, blocks: int) -> SourceStorage:
-        """Room for `blocks` blocks of the decoder's own tokens."""
+        """Create memory of `blocks` blocks for the decoder's tokens."""
         return SourceStorage(blocks, self._layers)
 
     def source_bytes(self, length: int) -> int:
-        """Keys and values of cross-attention for a source of so many tokens."""
+        """Return the bytes of a source of `length` tokens: keys and values of cross-attention."""
         return self._source_bytes * length
 
     def encode(self, sources: Sequence[Sequence[int]]) -> list[EncodedSource]:
-        """Run the encoder over sources, and keep what the decoder looks at."""
+        """Run the encoder, and return keys and values of cross-attention."""
         from transformers import DynamicCache, EncoderDecoderCache
 
         lengths = [len(source) for source in sources]
@@ -218,7 +217,7 @@ class EncoderDecoderModel(HeadedModel, Sendable):
         mask = torch.tensor([[1] * length + [0] * (longest - length) for length in lengths], device=self.device)
         states = self._encoder(input_ids=torch.tensor(padded, device=self.device), attention_mask=mask)
         seen = EncoderDecoderCache(DynamicCache(), DynamicCache())
-        # The decoder's layers turn the states into keys and values when they first read a token, whichever it is.
+        # The decoder's layers compute keys and values of the states when they read their first token, whichever it is.
         self._decoder(
             input_ids=torch.full((len(sources), 1), self.start_ids[0], device=self.device),
             encoder_hidden_states=states.last_hidden_state,
@@ -235,7 +234,7 @@ class EncoderDecoderModel(HeadedModel, Sendable):
         return [encoded(row, length) for row, length in enumerate(lengths)]
 
     def forward(self, chunks: Sequence[Chunk], memory: Memory) -> Tensor:
-        """Hidden states [chunks, size] of the last tokens. Texts that begin alike and read as much run together."""
+        """Return hidden states [chunks, size] of the last tokens. Texts with equal starts and widths run together."""
         assert isinstance(memory, SourceStorage)
         groups = by_cut(chunks)
         sources = iter(memory.show([[chunks[row].table.source for row in group] for group in groups]))
@@ -264,7 +263,7 @@ class EncoderDecoderModel(HeadedModel, Sendable):
 
 
 def _text_prefix(tokenizer: Any, vocabulary: Vocabulary) -> bytes:
-    """A space if the tokenizer puts one before every text, found out with a word that it surely knows."""
+    """Return a space if the tokenizer puts one before every text, tested with a known word."""
     word = next((token[1:] for token in vocabulary.tokens if token and token[:1] == b" " and token[1:].isalpha()), None)
     if word is None:
         return b""
@@ -273,7 +272,7 @@ def _text_prefix(tokenizer: Any, vocabulary: Vocabulary) -> bytes:
 
 
 def _start_ids(model: Any) -> tuple[int, ...]:
-    """The decoder's first tokens: its start token, and the first token where the model's settings force one."""
+    """Return the decoder's start token, and the forced first token if there is one."""
     settings = [model.generation_config, model.config]
     found = [next((i for s in settings if (i := getattr(s, name, None)) is not None), None)
              for name in ("decoder_start_token_id", "bos_token_id", "forced_bos_token_id")]  # fmt: skip

@@ -24,9 +24,9 @@ SomeLogits = Callable[[Sequence[int], Sequence[int]], Any]
 
 
 class FunctionModel(Sendable):
-    """A model whose every step calls `logits(ids)` with all tokens of a row: no cache but the ids.
+    """A model that calls `logits(ids)` with all tokens of a row at each step. It caches only ids.
 
-    `some_logits(ids, tokens)`, where given, computes the logits of some tokens only.
+    some_logits: optional `some_logits(ids, tokens)`, computes the logits of some tokens only
     """
 
     begin_id = BEGIN
@@ -42,7 +42,7 @@ class FunctionModel(Sendable):
         context: int | None = None,
         some_logits: SomeLogits | None = None,
     ) -> None:
-        """Raises OptionError for arguments of other kinds."""
+        """Raises OptionError for arguments of wrong types."""
         _check(logits, vocabulary, tokenizer, some_logits)
         self.vocabulary = vocabulary
         self.tokenizer = LongestMatch(vocabulary) if tokenizer is None else tokenizer
@@ -60,17 +60,17 @@ class FunctionModel(Sendable):
         return NoMemory()
 
     def forward(self, chunks: Sequence[Chunk], memory: Memory) -> list[Prefix]:
-        """The texts themselves: the function is called only when logits are asked for."""
+        """Return the texts; the function is only called by `logits`."""
         texts = [(*table.tokens, *tokens) for table, tokens in chunks]
         return [text[1:] if text[0] == BEGIN else text for text in texts]
 
     def forward_ends(self, chunks: Sequence[Chunk], ends: Sequence[int], memory: Memory) -> list[Prefix]:
-        """Beginnings of the texts, with each of the last tokens of each chunk, so many."""
+        """Return the texts up to each of the last ends[i] tokens of chunk i."""
         both = zip(self.forward(chunks, memory), ends, strict=True)
         return [text[: len(text) - back] for text, count in both for back in reversed(range(count))]
 
     def logits(self, hidden: Sequence[Prefix], rows: Sequence[int], ids: Tensor | None) -> Tensor:
-        """Calls the function once for every row. Raises ModelError for what are no logits."""
+        """Call the function once for each row. Raises ModelError for an invalid result."""
         if ids is not None and self._some_logits is not None:
             tokens: list[int] = as_list(ids)
             some = self._some_logits
@@ -80,7 +80,7 @@ class FunctionModel(Sendable):
 
 
 class RowError(ModelError):
-    """Logits of one row that cannot be used: `row` is the entry of `hidden` that they belong to."""
+    """Invalid logits of one row. row: its entry of `hidden`"""
 
     def __init__(self, reason: str, row: int) -> None:
         super().__init__(reason)
@@ -91,7 +91,7 @@ class RowError(ModelError):
 
 
 def _called(function: Callable[..., Any], text: Prefix, *more: Any) -> Any:
-    """The answer of a function to a text; what it raises of an empty one has a note."""
+    """Call the function; exceptions for an empty text get a note."""
     try:
         return function(text, *more)
     except Exception as error:
@@ -101,7 +101,7 @@ def _called(function: Callable[..., Any], text: Prefix, *more: Any) -> Any:
 
 
 def _vector(values: Any, size: int, row: int) -> Tensor:
-    """The answer of a function as float32 [size]."""
+    """Convert a result of the function to float32 [size]."""
     vector = values if isinstance(values, Tensor) else _array(values, row)
     kinds = {"a sparse tensor": vector.layout != torch.strided, "on the device 'meta'": vector.device.type == "meta",
              "complex numbers": vector.is_complex()}  # fmt: skip
@@ -117,7 +117,7 @@ def _vector(values: Any, size: int, row: int) -> Tensor:
 
 
 def _array(values: Any, row: int) -> Tensor:
-    """A list or an array of numbers as float32; what is too large for that becomes infinite."""
+    """Convert a list or array of numbers to float32; larger values become infinite."""
     try:
         array = np.asarray(values)
         if array.dtype.kind not in "fiubcO" or values is None:
@@ -152,7 +152,7 @@ def _check(logits: Any, vocabulary: Any, tokenizer: Any, some_logits: Any) -> No
 
 
 class LongestMatch:
-    """Encodes a text by taking, again and again, the longest token that fits; ties go to the lowest id."""
+    """Greedy encoder: takes the longest matching token at each step; ties go to the lowest id."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._ids: dict[bytes, int] = {}
@@ -162,7 +162,7 @@ class LongestMatch:
         self._longest = max(map(len, self._ids), default=0)
 
     def encode(self, text: str) -> list[int]:
-        """Raises VocabularyError at the first place where no token fits."""
+        """Raises VocabularyError at the first place where no token matches."""
         data = text.encode()
         ids: list[int] = []
         at = 0

@@ -1,6 +1,6 @@
-"""Generation configs of transformers' models: tokens that are left out, and options that are the caller's here.
+"""Generation configs of transformers' models: suppressed tokens, and defaults that callers have to set themselves.
 
-docs/search.md has what becomes of each field.
+docs/search.md describes the treatment of each field.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NEUTRAL: Mapping[str, Any] = {
     "encoder_no_repeat_ngram_size": 0, "guidance_scale": 1.0, "num_beam_groups": 1, "diversity_penalty": 0.0,
     "num_return_sequences": 1, "renormalize_logits": False, "remove_invalid_values": False,
 }  # fmt: skip
-"""Values that change nothing; None is one of every field."""
+"""Neutral values. None is neutral for every field."""
 _FACTS = (
     "eos_token_id", "bos_token_id", "decoder_start_token_id", "suppress_tokens", "begin_suppress_tokens",
     "bad_words_ids",
@@ -47,20 +47,21 @@ _MEANINGLESS = (
     "assistant_lookbehind", "assistant_ensemble_weight", "target_lookbehind", "prompt_lookup_num_tokens",
     "max_matching_ngram_size", "speculation_type", "use_mtp",
 )  # fmt: skip
-"""Memory, speed, what is returned, and smaller models, which only a call can bring; healing is on by itself."""
+"""Fields without effect here: memory, speed, output formats, and draft models, which only a call can provide. Token
+healing is on by default."""
 _SPECIAL = ("forced_bos_token_id", "forced_eos_token_id", "cache_implementation")
-"""Facts for some models or values, and named for the others."""
+"""Facts for some models or values, reported for others."""
 FIELDS = frozenset(
     (*_FACTS, *_OPTIONS, *SAMPLE_OPTIONS, *_OF_BEAMS, *_MISSING, *_MISSING_OF_SAMPLES, *_MISSING_OF_BEAMS, *_SEARCHES,
      *_MEANINGLESS, *_SPECIAL)
 )  # fmt: skip
-"""The fields of which it is known what becomes of them. Any other that a config has is named."""
+"""The fields with a known treatment. Other fields of a config are reported."""
 _TOP_K = 50
-"""The top_k of transformers where a config asks for random choice and has none."""
+"""transformers' default of top_k for sampling."""
 
 
 def eos_ids(model: Any, tokenizer: Any) -> list[int] | None:
-    """The ids at which the model's own `generate` ends a text; None to leave it to the tokenizer."""
+    """Return the EOS ids of the model's own `generate`; None to use the tokenizer's."""
     configured: Any = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     if configured is None:
         return None
@@ -70,7 +71,7 @@ def eos_ids(model: Any, tokenizer: Any) -> list[int] | None:
 
 
 def suppressed_of(model: Any, size: int) -> Suppressed:
-    """The tokens that the model's own `generate` leaves out. size: of the vocabulary"""
+    """Return the tokens that the model's own `generate` suppresses. size: of the vocabulary"""
     config: Any = getattr(model, "generation_config", None)
     listed = getattr(config, "bad_words_ids", None) or ()
     sequences = [tuple(ids) for ids in listed if ids and all(0 <= token < size for token in ids)]
@@ -80,7 +81,7 @@ def suppressed_of(model: Any, size: int) -> Suppressed:
 
 
 def begin_of(model: Any, size: int) -> int | None:
-    """The token that begins texts, as the model's configs have it; None where they name none of its `size` tokens."""
+    """Return the BOS token of the model's configs; None unless it is one of `size` tokens."""
     for config in (getattr(model, "generation_config", None), model.config.get_text_config()):
         found: Any = getattr(config, "bos_token_id", None)
         if isinstance(found, int) and 0 <= found < size:
@@ -89,19 +90,19 @@ def begin_of(model: Any, size: int) -> int | None:
 
 
 def answers_bare(model: Any) -> bool:
-    """True if the model was trained to answer chats with nothing but the answer, so that quotations need no frame."""
+    """Test whether the model was trained to answer chats with the bare answer, so that quotations need no frame."""
     return getattr(getattr(model, "generation_config", None), "answers_bare", None) is True
 
 
 def forces_end(model: Any, tokenizer: Any) -> bool:
-    """True if the last token of a free text's budget is EOS, as the model's own `generate` has it."""
+    """Test whether the model's own `generate` forces EOS as the last token of a free text's budget."""
     forced = _listed(getattr(getattr(model, "generation_config", None), "forced_eos_token_id", None))
     ends = eos_ids(model, tokenizer) or _listed(getattr(tokenizer, "eos_token_id", None))
     return bool(forced) and set(forced) <= set(ends)
 
 
 def warn_of(model: Any, tokenizer: Any) -> None:
-    """One warning that names what a model's generation config asks for and callers must ask for themselves."""
+    """Warn once about defaults of a model's generation config that callers have to set themselves."""
     config: Any = getattr(model, "generation_config", None)
     is_random, width = bool(getattr(config, "do_sample", None)), getattr(config, "num_beams", None) or 1
     options = [f"{ours}={value!r}" for name, ours in _OPTIONS.items() if (value := _value(config, name)) is not None]
@@ -113,7 +114,7 @@ def warn_of(model: Any, tokenizer: Any) -> None:
         top_k = [f"top_k={_TOP_K}"] if getattr(config, "top_k", None) is None else []
         options.insert(0, f"search=Sample({', '.join([*given, *top_k, *several])})")
     names = [*_MISSING, *(_MISSING_OF_SAMPLES if is_random else ()), *(_MISSING_OF_BEAMS if width > 1 else ())]
-    if width > 1 and is_random:  # beams of random tokens are nothing that there is
+    if width > 1 and is_random:  # transformers has no sampling with beams
         names = ["do_sample", *SAMPLE_OPTIONS, *names]
     if not getattr(model.config, "is_encoder_decoder", False):
         names.append("forced_bos_token_id")
@@ -135,7 +136,7 @@ def warn_of(model: Any, tokenizer: Any) -> None:
 
 
 def _value(config: Any, name: str) -> Any:
-    """A field; None where it changes nothing."""
+    """Return a field; None if it is neutral."""
     value = getattr(config, name, None)
     return None if value == _NEUTRAL.get(name) or (name == "top_k" and not value) else value
 
@@ -145,19 +146,19 @@ def _said(config: Any, names: Iterable[str], called: str | None = None) -> list[
 
 
 def _listed(ids: Any) -> list[int]:
-    """A field that is a token, several, or None."""
+    """Return a field that is a token, several, or None, as a list."""
     return [] if ids is None else [ids] if isinstance(ids, int) else list(ids)
 
 
 def _ids(config: Any, name: str, size: int) -> list[int]:
-    """A field that is a list of tokens; those that the model does not have cannot be chosen anyway."""
+    """Return a field that is a list of tokens, without unknown ones."""
     return [token for token in getattr(config, name, None) or () if 0 <= token < size]
 
 
 class Suppressed(NamedTuple):
-    """Tokens that a model's own settings leave out; where a constraint leaves nothing else they are chosen.
+    """Tokens suppressed by a model's own settings. They are only chosen if a constraint allows no others.
 
-    always: everywhere; first: as the first of an output; sequences: the last tokens of each, behind the others
+    always: everywhere; first: as the first token of an output; sequences: the last token of each, after the others
     """
 
     always: frozenset[int] = frozenset()
@@ -165,7 +166,7 @@ class Suppressed(NamedTuple):
     sequences: tuple[tuple[int, ...], ...] = ()
 
     def of(self, vocabulary: Vocabulary) -> Suppressed:
-        """Those that a constraint may allow: tokens that spell something, or end a text."""
+        """Return the suppressed tokens that a constraint may allow: those with bytes, and those that end a text."""
         known = frozenset(vocabulary.eos_ids)
 
         def said(tokens: Iterable[int]) -> frozenset[int]:
@@ -174,12 +175,13 @@ class Suppressed(NamedTuple):
         return Suppressed(said(self.always), said(self.first), tuple(ids for ids in self.sequences if said(ids[-1:])))
 
     def behind(self, ids: Sequence[int], is_first: bool) -> set[int]:
-        """Those that are left out behind the tokens of a text, prompt included."""
+        """Return the tokens suppressed after a text, prompt included."""
         last = {one[-1] for one in self.sequences if tuple(ids[len(ids) - len(one) + 1 :]) == one[:-1]}
         return {*self.always, *last, *(self.first if is_first else ())}
 
     def narrowed(self, mask: Mask, ids: Sequence[int], is_first: bool, applies: Callable[[int], bool] | None) -> Mask:
-        """A mask without them behind the tokens of a text, prompt included; as it was if nothing were left."""
+        """Return a mask without suppressed tokens after a text, prompt included, or the mask itself if nothing would
+        be left."""
         less = mask & ~mask_of(filter(applies, self.behind(ids, is_first)), 32 * len(mask))
         return less if less.any() else mask
 

@@ -1,4 +1,4 @@
-"""The language model head, apart from the body: logits of all tokens or of a few."""
+"""The language model head, separate from the body: logits of all tokens or of a few."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _CACHED = 1 << 23
 _FEW_ROWS = 4
 _FEW_VECTORS = 16
 _ALONE = 1 << 26
-"""Up to so many products other threads would save less than it takes to wake them."""
-# What torch's own compiler uses; absent where torch was built without oneDNN.
+"""Number of multiplications up to which other threads would not pay."""
+# used by torch's own compiler; absent in builds without oneDNN
 _ONE_DNN: Callable[..., Tensor] | None = (
     getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
 )
@@ -32,14 +32,14 @@ Finish = Callable[[Tensor], Tensor]
 
 
 class Head:
-    """A linear layer and what the architecture does to its output; a few rows can be computed alone."""
+    """A linear layer with the architecture's output transform. It can compute a few rows alone."""
 
     def __init__(self, linear: nn.Linear, finish: Finish, bias: Tensor | None = None) -> None:
         self._weight = linear.weight
         self._bias: Tensor | None = linear.bias if bias is None else bias
         self._finish = finish
         self._added = bias
-        # Weights that lie elsewhere are brought when the layer itself is called.
+        # offloaded weights are only fetched when the layer itself is called
         self._layer = linear if is_spread(linear) else None
         self.sparse_head_limit = 0 if self._layer is not None else linear.out_features // 32
 
@@ -49,14 +49,14 @@ class Head:
         return tuple(each.data_ptr() for each in (self._weight, self._bias) if each is not None)
 
     def raw(self, hidden: Tensor) -> Tensor:
-        """Logits [n, V] in the type of the hidden states [n, hidden size]."""
+        """Return logits [n, V] of hidden states [n, hidden size], in their dtype."""
         if self._layer is not None:
             out: Tensor = self._layer(hidden).to(hidden.device)
             return self._finish(out if self._added is None else out + self._added.to(out))
         return self._finish(product(hidden, self._weight, self._bias))
 
     def __call__(self, hidden: Tensor, ids: Tensor | None) -> Tensor:
-        """float32 [n, V] or [n, len(ids)] from hidden states [n, hidden size]."""
+        """Return float32 [n, V] or [n, len(ids)] of hidden states [n, hidden size]."""
         if self._layer is not None:
             out = self.raw(hidden).float()
             return out if ids is None else out.index_select(1, ids)
@@ -67,7 +67,7 @@ class Head:
         return self._finish(product(hidden, weight, bias)).float()
 
     def listed(self, hidden: Tensor, rows: Sequence[int], several: Sequence[Tensor]) -> Tensor | None:
-        """float32 [len(rows), most] from rows of hidden states and some tokens of each; None without a kernel."""
+        """Return float32 [len(rows), most], the logits of each row's listed tokens; None without a kernel."""
         weight, bias = self._weight, self._bias
         if self._layer is not None or weight.device.type != "cpu" or weight.dtype not in IN_PLACE:
             return None
@@ -79,7 +79,7 @@ class Head:
 
 
 class QuantizedHead:
-    """The same of a quantized layer, of whose weights only the rows of tokens that are asked for are read."""
+    """The head of a quantized layer. It reads only the weight rows of requested tokens."""
 
     def __init__(self, linear: QuantizedLinear, finish: Finish) -> None:
         self._linear = linear
@@ -87,11 +87,11 @@ class QuantizedHead:
         self.sparse_head_limit = linear.out_features // 32
 
     def __call__(self, hidden: Tensor, ids: Tensor | None) -> Tensor:
-        """float32 [n, V] or [n, len(ids)] from hidden states [n, hidden size]."""
+        """Return float32 [n, V] or [n, len(ids)] of hidden states [n, hidden size]."""
         return self._finish(self._linear.product(hidden, ids))
 
     def listed(self, hidden: Tensor, rows: Sequence[int], several: Sequence[Tensor]) -> Tensor:
-        """float32 [len(rows), most] from rows of hidden states and some tokens of each."""
+        """Return float32 [len(rows), most], the logits of each row's listed tokens."""
         out = hidden.new_zeros(len(rows), max(map(len, several)))
         for row, place, ids in zip(out, rows, several, strict=True):
             row[: len(ids)] = self._linear.product(hidden[place : place + 1], ids)[0]
@@ -99,36 +99,36 @@ class QuantizedHead:
 
 
 class HeadedModel:
-    """A model whose logits are what its head makes of hidden states; with no head, `forward` gives logits instead."""
+    """A model whose logits are its head's output for hidden states. Without a head, `forward` returns logits."""
 
     _head: Head | QuantizedHead | None
 
     def logits(self, hidden: Tensor, rows: Sequence[int], ids: Tensor | None) -> Tensor:
-        """Logits of the next token: float32 [len(rows), V] or [len(rows), len(ids)]."""
+        """Return logits of the next token: float32 [len(rows), V] or [len(rows), len(ids)]."""
         chosen = states_of(hidden, rows)
         if self._head is not None:
             return self._head(chosen, ids)
         return chosen.float() if ids is None else chosen.index_select(1, ids).float()
 
     def logits_listed(self, hidden: Tensor, rows: Sequence[int], several: Sequence[Tensor]) -> Tensor | None:
-        """As `ListingModel` says."""
-        is_own = type(self).logits is not HeadedModel.logits  # of a class that says others than the head does
+        """Return logits as `ListingModel` specifies."""
+        is_own = type(self).logits is not HeadedModel.logits  # a subclass may return other logits than the head's
         return None if self._head is None or is_own else self._head.listed(hidden, rows, several)
 
 
 def states_of(hidden: Tensor, rows: Sequence[int]) -> Tensor:
-    """Some rows of hidden states; these themselves where all are asked for in order."""
+    """Return some rows of hidden states, without a copy if all are requested in order."""
     return hidden if len(rows) == len(hidden) and list(rows) == list(range(len(rows))) else hidden[list(rows)]
 
 
 def product(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """`nn.functional.linear` of hidden states [n, size] in less time, on a CPU.
+    """Compute `nn.functional.linear` for hidden states [n, size], faster on a CPU.
 
-    Measured on an AVX-512 machine. Our own product is on one thread: there it takes half the time of torch's and less,
-    and less than oneDNN's, with up to 16 rows whatever the size (50k x 256, 50k x 768, 128k x 256, 32k x 2,048), and
-    with any number of them where weights have up to 8 million numbers. With several threads, as weight @ hidden.T the
-    weights are read once, at twice the speed for up to 4 rows (1 is doubled: a matrix-vector product is the slow case).
-    For more, oneDNN's product takes two thirds of the time of the usual one, up to 32 rows and beyond.
+    Measured on an AVX-512 machine. Our own product is single-threaded. On one thread it takes at most half of torch's
+    time, and less than oneDNN's, for up to 16 rows of any size (50k x 256, 50k x 768, 128k x 256, 32k x 2,048), and for
+    any number of rows with up to 8 million weights. With several threads, weight @ hidden.T reads the weights once, at
+    twice the speed for up to 4 rows (1 row is doubled: matrix-vector products are slow). For more rows, up to 32 and
+    beyond, oneDNN takes two thirds of the usual time.
     """
     rows, numbers = hidden.shape[0], weight.numel()
     if weight.device.type != "cpu" or hidden.dtype != weight.dtype:
@@ -152,7 +152,7 @@ def product(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def described_head(model: Any, body: Any) -> Head | QuantizedHead | None:
-    """The head of a model whose body is described; None where its architecture has another one, or it was changed."""
+    """Return the head of a described body's model; None if its architecture has another one, or it was changed."""
     if isinstance(model, GGUFNetwork):
         return _head_of(model.get_output_embeddings(), _as_it_is)
     network, linear = ARCHITECTURES[model.config.model_type].network, model.get_output_embeddings()
@@ -163,9 +163,9 @@ def described_head(model: Any, body: Any) -> Head | QuantizedHead | None:
 
 
 def find_head(model: Any, hidden: Tensor, logits: Tensor) -> Head | QuantizedHead | None:
-    """The head that turns `hidden` [n, hidden size] into the `logits` [n, V] that the whole model gave.
+    """Return the head that maps `hidden` [n, hidden size] to the whole model's `logits` [n, V].
 
-    None if the model does something unknown between them; it must then be run as a whole.
+    None if the model does something unknown in between; it must then run as a whole.
     """
     linear = model.get_output_embeddings()
     if type(linear) not in _LINEAR or linear.in_features != hidden.shape[-1]:
@@ -174,7 +174,7 @@ def find_head(model: Any, hidden: Tensor, logits: Tensor) -> Head | QuantizedHea
     bias = None if added is None else added[0].to(linear.weight)
     heads = [_head_of(linear, finish, bias) for finish in _finishes(model.config.get_text_config())]
     found = [head(hidden, None) for head in heads]
-    # Where logits are small a soft cap hardly shows: the nearest it is, not the first that is near.
+    # A soft cap hardly changes small logits, so the closest candidate counts, not the first close one.
     far = [distance(each, logits) if each.shape == logits.shape else math.inf for each in found]
     best = far.index(min(far))
     return heads[best] if far[best] <= tolerance(model, linear.weight.dtype) else None
@@ -189,7 +189,7 @@ def _as_it_is(out: Tensor) -> Tensor:
 
 
 def _finishes(config: Any) -> Sequence[Finish]:
-    """Changes that architectures make to the output of their head, by the options that name them."""
+    """Return the output transforms of architectures, selected by their options."""
     finishes: list[Finish] = [_as_it_is]
     if cap := getattr(config, "final_logit_softcapping", None) or getattr(config, "logits_soft_cap", None):
         finishes.append(lambda out: torch.tanh(out / cap) * cap)
@@ -197,7 +197,7 @@ def _finishes(config: Any) -> Sequence[Finish]:
         finishes.append(lambda out: out / scaling)
     if scale := getattr(config, "logit_scale", None):
         finishes.append(lambda out: out * scale)
-    # UMT5 and Switch go by whether embeddings are tied, as T5 once did.
+    # UMT5 and Switch depend on tied embeddings, as T5 once did
     tied = getattr(config, "is_encoder_decoder", False) and getattr(config, "tie_word_embeddings", False)
     if getattr(config, "scale_decoder_outputs", False) or (tied and hasattr(config, "d_model")):
         finishes.append(lambda out: out * config.d_model**-0.5)

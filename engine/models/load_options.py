@@ -1,4 +1,4 @@
-"""A caller's options of how a model is loaded."""
+"""Validation of model loading options."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _SPREADS = ("auto", "balanced", "balanced_low_0", "sequential")
 
 @dataclass(frozen=True, kw_only=True)
 class LoadOptions:
-    """Options of a model that is given by name; `models.transformers` says what each is.
+    """Options of a model given by name; `models.transformers` documents them.
 
-    Raises OptionError for values that are none, and for two that exclude each other.
+    Raises OptionError for invalid values and for conflicts.
     """
 
     device: Any = None
@@ -66,7 +66,7 @@ class LoadOptions:
             self._check_beside_weights()
 
     def _check_beside_weights(self) -> None:
-        """Raise OptionError for what quantized weights cannot be loaded with."""
+        """Raise OptionError for options that conflict with quantized weights."""
         usual = {"device": ("cpu",), "dtype": ("auto", "float32", "torch.float32")}
         for name in ("device", "dtype", "device_map", "quantization_config", "adapter"):
             value = getattr(self, name)
@@ -79,13 +79,13 @@ class LoadOptions:
 
     @property
     def given(self) -> list[str]:
-        """Which of them a caller gave."""
+        """Names of the options that differ from their defaults."""
         unlike = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
         return [name for name in unlike if name != "dtype" or self.dtype != "auto"]
 
     @property
     def asked(self) -> dict[str, Any]:
-        """A caller's options, by name, for a process that may have another working directory."""
+        """The options by name, with absolute paths, for processes with other working directories."""
         given = {name: getattr(self, name) for name in self.given}
         if self.adapter is not None:
             given["adapter"] = lasting_place(self.adapter, "adapter")
@@ -105,7 +105,7 @@ class LoadOptions:
 
     @property
     def of_model(self) -> dict[str, Any]:
-        """Options for making a model without weights."""
+        """Options for creating a model without weights."""
         return {"trust_remote_code": self.trust_remote_code} | self._kept("attn_implementation")
 
     def _kept(self, *names: str) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class LoadOptions:
 
 
 def dtype_of(dtype: Any) -> Any:
-    """The type of weights as transformers takes it. Raises OptionError."""
+    """Return the dtype of weights for transformers. Raises OptionError."""
     if dtype is None:
         return "auto"
     is_known = isinstance(dtype, torch.dtype) or (isinstance(dtype, str) and dtype in DTYPES)
@@ -124,14 +124,14 @@ def dtype_of(dtype: Any) -> Any:
 
 
 def device_of(device: Any) -> torch.device:
-    """A device that is there. Raises OptionError."""
+    """Return an existing device. Raises OptionError."""
     try:
         if isinstance(device, bool):
             raise TypeError
         found = torch.device(device)
     except (RuntimeError, TypeError, ValueError):
         raise OptionError(f"device={brief(device)}: no device; possible here are {_devices()}") from None
-    # torch keeps the number of a device in eight bits.
+    # torch stores device indices in eight bits
     wanted = re.fullmatch(r"\w+:(\d+)", device) if isinstance(device, str) else None
     if not 0 <= (int(wanted[1]) if wanted else found.index or 0) < _count(found.type):
         raise OptionError(f"device={brief(device)}: there is no such device here; possible are {_devices()}")
@@ -139,16 +139,16 @@ def device_of(device: Any) -> torch.device:
 
 
 def place_of(name: Any, what: str) -> str:
-    """A name on the Hub, or the path of a folder or GGUF file: of one that is there, or else of a pulled model.
+    """Return a name on the Hub, or the path of an existing folder or GGUF file, or else of a pulled model.
 
-    what: the option. Raises OptionError, and ModelError for a model that is to be pulled first.
+    what: the option. Raises OptionError, and ModelError for a registered model that is not pulled.
     """
     if not isinstance(name, (str, Path)) or not str(name).strip() or "\0" in str(name):
         raise OptionError(f"{what}={shown(name)}: a name on the Hugging Face Hub, or a folder, as a text or a Path")
     text = text_of(str(name), f"the name of the {what}")
     path = os.path.expanduser(text)
     is_file = what == "model" and is_gguf(path) and os.path.isfile(path)
-    if os.path.isdir(path) or is_file:  # unlike a Path, it takes any text
+    if os.path.isdir(path) or is_file:  # os.path accepts any text, Path does not
         return path
     if os.path.exists(path):
         raise OptionError(f"{what}={text!r} is a file; give the folder that it lies in")
@@ -168,19 +168,19 @@ def place_of(name: Any, what: str) -> str:
 
 
 def is_gguf(path: str) -> bool:
-    """True if a path names a GGUF file."""
+    """Test whether a path names a GGUF file."""
     return path.endswith(".gguf")
 
 
 def path_of_file(path: Any) -> str:
-    """The whole path of a file, which need not be there. Raises OptionError for what is no path."""
+    """Return the absolute path of a file, which may not exist. Raises OptionError for an invalid path."""
     if not isinstance(path, (str, Path)) or "\0" in str(path):
         raise OptionError(f"path={shown(path)}: the path of a file, as a text or a Path")
     return os.path.abspath(os.path.expanduser(text_of(str(path), "the path of the file")))
 
 
 def lasting_place(name: Any, what: str = "model") -> str:
-    """As `place_of`, with the whole path of a folder or file; names of pulled models stay names, for other machines."""
+    """Return `place_of` as an absolute path. Names of pulled models stay names, for other machines."""
     place = place_of(name, what)
     return os.path.abspath(place) if os.path.exists(os.path.expanduser(str(name))) else str(name)
 
@@ -191,7 +191,7 @@ def _some_text(value: Any, name: str, what: str) -> None:
 
 
 def _adapters(given: Any) -> dict[str, str]:
-    """Places of adapters by their names. Raises OptionError."""
+    """Return the paths or names of adapters by name. Raises OptionError."""
     what = f"adapters={brief(given)}: folders or names on the Hub by the names of adapters"
     if not isinstance(given, Mapping) or not given:
         raise OptionError(what)
@@ -204,7 +204,7 @@ def _adapters(given: Any) -> dict[str, str]:
 
 
 def _check_map(places: Any) -> None:
-    """Raise OptionError unless it says of a model, or of its parts, on which device they go."""
+    """Raise OptionError unless it maps the model, or its parts, to devices."""
     if isinstance(places, str) and places in _SPREADS:
         return
     kind = f"one of {', '.join(map(repr, _SPREADS))}, a device, or a dict of devices by the names of modules"
@@ -241,7 +241,7 @@ def _check_quantization(given: Any) -> None:
 
 
 def _count(kind: str) -> int:
-    """Number of devices of a kind."""
+    """Return the number of devices of a type."""
     library: Any = getattr(torch, kind, None)
     if kind == "cpu" or library is None:
         return int(kind == "cpu")

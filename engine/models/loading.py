@@ -1,4 +1,4 @@
-"""Models of the transformers library and of GGUF files: loaded, and put into the adapter that they ask for."""
+"""Loading of transformers models and GGUF files, and their wrapping as our models."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from .stock import is_absent, prompt_learned, unwrapped
 from .ways import is_to_be_verified
 
 _REASON = 300
-"""Characters of another library's message that are told."""
+"""Greatest number of characters quoted from another library's message."""
 _TOKENIZERS = frozenset(["vocab.json", "vocab.txt", "merges.txt", "bpe.codes", "tekken.json"])
-"""Files of tokenizers that are not called so."""
+"""Tokenizer files without "token" in their names."""
 _WEIGHTS = (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json")
 
 
 def load(name: Any, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]:
     """Load a model and, unless given, its tokenizer by name or path.
 
-    Raises OptionError for what cannot be loaded, ModelError for what is wrong in a GGUF file.
+    Raises OptionError if loading fails, ModelError for an invalid GGUF file.
     """
     path = place_of(name, "model")
     if is_gguf(path):
@@ -64,12 +64,12 @@ def load(name: Any, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]:
         if tokenizer is None:
             source = hub.AutoTokenizer if family_of(config) is None else hub.AutoProcessor
             tokenizer = source.from_pretrained(path, **options.of_config)
-            # Prompts that are too long are refused before a model reads them, whatever it would log of them.
+            # overlong prompts are refused before the model sees them
             warned = _reader_of(tokenizer).deprecation_warnings
             warned["sequence-length-is-longer-than-the-specified-maximum"] = True
     except TrellmError:
         raise
-    except Exception as error:  # the library and those below it raise whatever they come upon
+    except Exception as error:  # the library and its dependencies raise various exceptions
         raise OptionError(_why_not(path, error, options)) from error
     if options.adapter is not None:
         model = _with_adapter(model, options.adapter, adapter)
@@ -77,7 +77,7 @@ def load(name: Any, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]:
 
 
 def _auto_of(config: Any, options: LoadOptions) -> Any:
-    """The class of transformers that loads models of a configuration. Raises OptionError for one that is not run."""
+    """Return the transformers class that loads models of a configuration. Raises OptionError for unsupported ones."""
     hub: Any = import_module("transformers")
     if getattr(config, "is_encoder_decoder", False):
         return hub.AutoModelForSeq2SeqLM
@@ -90,7 +90,7 @@ def _auto_of(config: Any, options: LoadOptions) -> Any:
 
 
 def _check_quantizable(config: Any, weights: str | None) -> None:
-    """Raise OptionError where the weights of a model that reads images or audio are to be quantized."""
+    """Raise OptionError for quantization of a multimodal model."""
     if weights is not None and family_of(config) is not None:
         raise OptionError(
             f"weights={weights!r}: the weights of models that read images or audio, such as {config.model_type}, are "
@@ -99,9 +99,9 @@ def _check_quantizable(config: Any, weights: str | None) -> None:
 
 
 def _of_gguf(path: str, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]:
-    """The model of a GGUF file. Raises OptionError for what is not for such files, ModelError for the file.
+    """Load a GGUF file. Raises OptionError for unsupported options, ModelError for the file.
 
-    Its weights stay as they are on a CPU with states in float32; for another device or type they are unpacked.
+    On a CPU with float32 states the weights stay quantized; for other devices or dtypes they are unpacked.
     """
     for name in options.given:
         if name not in ("device", "dtype", "trust_remote_code", "kv_cache_dtype", "adapters"):
@@ -118,7 +118,7 @@ def _of_gguf(path: str, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]
 
 
 def load_decoder(folder: Path, *, device: Any, dtype: Any) -> DecoderModel:
-    """The decoder-only model that lies in a folder, with its tokenizer."""
+    """Load a decoder-only model with its tokenizer from a folder."""
     model, tokenizer = load(folder, None, LoadOptions(device=device, dtype=dtype))
     return DecoderModel(model, tokenizer)
 
@@ -132,9 +132,9 @@ def adapted(
     kv_cache_dtype: str = "auto",
     adapters: Mapping[str, str] | None = None,
 ) -> DecoderModel | EncoderDecoderModel:
-    """The model in our hands. weights: how to quantize those of a model that is loaded; the rest as `DecoderModel`
+    """Wrap a loaded model. weights: quantizes it first; other options as for `DecoderModel`
 
-    Raises OptionError for what is no model with its tokenizer.
+    Raises OptionError unless the arguments are a model and its tokenizer.
     """
     _check_pair(model, tokenizer)
     _check_quantizable(model.config, weights)
@@ -161,13 +161,13 @@ def adapted(
         return DecoderModel(model, tokenizer, cache=cache, kv_cache_dtype=kv_cache_dtype, adapters=adapters)
     except TrellmError:
         raise
-    except Exception as error:  # whatever architectures raise when they read a few tokens
+    except Exception as error:  # architectures raise various exceptions when they first run
         said = f"{type(model).__name__} cannot be run ({_said(error)}); see whether its own `generate` runs"
         raise OptionError(said) from error
 
 
 def loaded_gguf(path: str, tokenizer: Any, options: LoadOptions, *, cache: bool) -> DecoderModel | EncoderDecoderModel:
-    """The model in a GGUF file, whatever that is called. Raises as `load_gguf` and `adapted` do."""
+    """Load a GGUF file, whatever its name. Raises the errors of `load_gguf` and `adapted`."""
     return adapted(
         *_of_gguf(path, tokenizer, options),
         cache=cache,
@@ -177,7 +177,7 @@ def loaded_gguf(path: str, tokenizer: Any, options: LoadOptions, *, cache: bool)
 
 
 def _adapter(place: str) -> Any:
-    """The configuration of an adapter of PEFT. Raises OptionError."""
+    """Return the configuration of a PEFT adapter. Raises OptionError."""
     if find_spec("peft") is None:
         raise OptionError("adapter= needs the package peft, which is not installed: pip install peft")
     if os.path.isdir(place) and not os.path.isfile(os.path.join(place, "adapter_config.json")):
@@ -193,7 +193,7 @@ def _adapter(place: str) -> Any:
 
 
 def _with_adapter(model: Any, place: str, config: Any) -> Any:
-    """The model with an adapter: added to the weights, or beside them where they are quantized. Raises OptionError."""
+    """Merge an adapter into a model, or add it beside quantized weights. Raises OptionError."""
     if any(weights.device.type == "meta" for weights in model.parameters()):
         raise OptionError(
             "adapter= needs the model's weights, some of which device_map= leaves on the disk or another device until "
@@ -240,7 +240,7 @@ def _is_of_tokenizer(name: str) -> bool:
 
 @contextmanager
 def _quiet_outside_terminals() -> Generator[None]:
-    """A block in which transformers shows no bars where standard error is no terminal."""
+    """Disable transformers' progress bars in a block if standard error is no terminal."""
     logging: Any = import_module("transformers.utils.logging")
     is_quiet = not sys.stderr.isatty() and logging.is_progress_bar_enabled()
     if is_quiet:
@@ -277,7 +277,7 @@ def _said(error: Exception) -> str:
 
 
 def _reader_of(tokenizer: Any) -> Any:
-    """The tokenizer itself, or that of a processor."""
+    """Return the tokenizer, or that of a processor."""
     return tokenizer.tokenizer if is_processor(tokenizer) else tokenizer
 
 

@@ -1,4 +1,4 @@
-"""Protocols of models, as the decode loop knows them."""
+"""Protocols of models for the decode loop."""
 
 from __future__ import annotations
 
@@ -17,42 +17,41 @@ from ..memory.tables import Chunk
 
 Hidden = Any
 BEGIN = -1
-"""The `begin_id` of a model that can begin a text without any token: it is read in place of an empty prompt.
+"""`begin_id` of a model that can begin a text without any token. It is read in place of an empty prompt.
 
-A model may have a `begin_id`: that, or the id of the token that it reads in place of an empty prompt where its
-tokenizer names none (`bos_token_id`); None if there is none. One whose `forces_end` is True has EOS as the last token
-of a free text's budget.
+A model may have a `begin_id`: this constant, or the id it reads in place of an empty prompt if its tokenizer has no
+`bos_token_id`; None for neither. A model whose `forces_end` is True has EOS as the last token of a free text's budget.
 """
 
 
 def words_behind(ids: Sequence[int]) -> Sequence[int]:
-    """The tokens behind the last image or audio of a prompt; all where it has none."""
+    """Return the tokens after the last image or audio of a prompt; all if it has neither."""
     if not ids or min(ids) >= BEGIN:
         return ids
     return ids[next(place for place in range(len(ids), 0, -1) if ids[place - 1] < BEGIN) :]
 
 
 MEMORY_ERRORS = (MemoryError, torch.OutOfMemoryError)
-"""Errors of a model without memory for a step; the step is taken again with fewer sequences."""
+"""Out-of-memory errors of a step, which is then repeated with fewer sequences."""
 
 
 class Tokenizer(Protocol):
-    """Turns prompts into token ids."""
+    """Encodes prompts as token ids."""
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a prompt, with whatever the model expects before it."""
+        """Return the ids of a prompt, with the tokens that the model expects before it."""
         ...
 
 
 class Memory(Protocol):
-    """Keys and values of a model's tokens, in blocks of BLOCK tokens, and the states of texts in slots."""
+    """Keys and values of a model's tokens, in blocks of BLOCK tokens, and the states of texts, in slots."""
 
     def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copy blocks, in all layers and all at once: each pair is (from, to)."""
+        """Copy blocks of all layers simultaneously; pairs are (from, to)."""
         ...
 
     def copy_states(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copy states of texts, all at once: each pair is (from slot, to slot). Only where `state_bytes` is above 0."""
+        """Copy states of texts simultaneously; pairs are slots (from, to). Only called if `state_bytes` is above 0."""
         ...
 
 
@@ -60,20 +59,20 @@ class Runner(Protocol):
     """Runs a decoder over chunks: packed (packed/), with states (states/), or by transformers' attention (body/)."""
 
     def read(self, chunks: Sequence[Chunk], storage: Any, ends: Sequence[int] | None = None) -> Tensor:
-        """The states [chunks, size] of the last tokens; with ends [sum(ends), size], so many of each chunk."""
+        """Return states [chunks, size] of the last tokens, or [sum(ends), size] of the last ends[i] of chunk i."""
         ...
 
 
 class Model(Protocol):
-    """A language model; `forward` reads tokens, `logits` says what may come next.
+    """A language model: `forward` reads tokens, `logits` scores the next ones.
 
-    The two are apart so that a step may ask for the logits of a few tokens only. The loop calls them under
+    They are separate so that a step may request logits of a few tokens only. The loop calls them under
     `torch.inference_mode`.
     """
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The bytes of every token; `vocabulary.size` is the width of the logits."""
+        """Bytes of all tokens; `vocabulary.size` is the width of the logits."""
         ...
 
     @property
@@ -83,44 +82,44 @@ class Model(Protocol):
 
     @property
     def context(self) -> int | None:
-        """The most tokens a text may have, None without limit."""
+        """Greatest length of a text in tokens; None for unbounded."""
         ...
 
     @property
     def sparse_head_limit(self) -> int:
-        """Up to how many tokens `logits` is cheaper for those tokens than for all; 0 if never."""
+        """Greatest number of tokens for which `logits` of these alone are cheaper than all logits; 0 for never."""
         ...
 
     @property
     def block_bytes(self) -> int:
-        """Keys and values of one block in all layers; 0 for a model that remembers nothing but token ids."""
+        """Bytes of a block's keys and values in all layers; 0 for a model that keeps only token ids."""
         ...
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of a text's state beside its keys and values, however long it is; 0 if none."""
+        """Bytes of a text's state besides keys and values, whatever its length; 0 if there is none."""
         ...
 
     @property
     def window(self) -> int | None:
-        """No layer looks further back than so many tokens, the token itself counted; None if one looks at all."""
+        """Largest attention window of the layers, including the token itself; None if a layer attends to all tokens."""
         ...
 
     def make_memory(self, blocks: int) -> Memory:
-        """Room for `blocks` blocks, and for the states of as many texts as read."""
+        """Create memory of `blocks` blocks, and of one state for each text that is read."""
         ...
 
     def forward(self, chunks: Sequence[Chunk], memory: Memory) -> Hidden:
-        """Read what each chunk adds to its text; returns what `logits` needs about the last token of each.
+        """Read the new tokens of each chunk. Return the input of `logits` for the last token of each.
 
-        Keys and values go into the blocks of the chunks' tables, which have room for them, and states into their
-        slots, which are theirs alone; the tables stay as they are. Blocks may be shared, and a chunk may look at blocks
-        that others of the same call fill, provided that these lie before its own first token.
+        Keys and values are written to blocks of the chunks' tables, which are large enough, and states to their slots,
+        which are not shared; tables are unchanged. Blocks may be shared. A chunk may attend to blocks that others of
+        the same call fill, if these are before its own first token.
         """
         ...
 
     def logits(self, hidden: Hidden, rows: Sequence[int], ids: Tensor | None) -> Tensor:
-        """Logits of the token that follows: float32 [len(rows), V], or [len(rows), len(ids)] for int64 `ids`.
+        """Return logits of the next token: float32 [len(rows), V], or [len(rows), len(ids)] for int64 `ids`.
 
         `rows` index the entries of `hidden`. Raises ModelError for a wrong shape.
         """
@@ -129,53 +128,53 @@ class Model(Protocol):
 
 @runtime_checkable
 class ScoringModel(Model, Protocol):
-    """A model that can say what follows each of the last tokens of a chunk."""
+    """A model that returns logits after each of the last tokens of a chunk."""
 
     def forward_ends(self, chunks: Sequence[Chunk], ends: Sequence[int], memory: Memory) -> Hidden:
-        """As `forward`, with what `logits` needs about the last `ends[i]` tokens of chunk i, in their order."""
+        """Run `forward`, with the input of `logits` for the last `ends[i]` tokens of chunk i, in order."""
         ...
 
 
 @runtime_checkable
 class DraftedModel(ScoringModel, Protocol):
-    """A model that can read other tokens in the places of the last ones later.
+    """A model that can overwrite the last tokens of a text with others.
 
-    It keeps nothing of a text beside its keys and values.
+    It keeps no state of a text besides keys and values.
     """
 
     @property
     def reads_drafts(self) -> bool:
-        """True if it can, as it is."""
+        """True if the model supports drafts as it is set up."""
         ...
 
 
 @runtime_checkable
 class PoolingModel(Model, Protocol):
-    """A model whose final hidden states can be had, those that its head makes logits of."""
+    """A model with access to its final hidden states, the input of its head."""
 
     @property
     def embedding_size(self) -> int:
-        """The length of one; 0 where they cannot be had from the model as it is."""
+        """Size of a hidden state; 0 if the model as set up has no access to them."""
         ...
 
     def pool(self, hidden: Hidden, rows: Sequence[int]) -> Tensor:
-        """Those of some entries of `hidden`: float32 [len(rows), embedding_size]."""
+        """Return hidden states of some entries of `hidden`: float32 [len(rows), embedding_size]."""
         ...
 
 
 class ReadMedia(NamedTuple):
-    """A prompt with images or audio: its ids, and what has to be held for as long as these are used."""
+    """A prompt with images or audio: its ids, and objects to keep while the ids are in use."""
 
     ids: tuple[int, ...]
     held: tuple[Any, ...]
 
 
 class MediaPart(Protocol):
-    """The parts of a model that read images and audio. Ids of rows are below BEGIN, and the same for equal ones."""
+    """The image and audio parts of a model. Ids of rows are below BEGIN, and equal for equal contents."""
 
     @property
     def marks(self) -> Mapping[str, str]:
-        """Placeholders in a text, by the kinds that are read, "image" and "audio"."""
+        """Placeholders in a text by supported kind, "image" and "audio"."""
         ...
 
     @property
@@ -185,112 +184,112 @@ class MediaPart(Protocol):
 
     @property
     def joins_prompts(self) -> bool:
-        """True if all tokens of a prompt look at one another, so that prompts without images are not read."""
+        """True if all tokens of a prompt attend to each other, so that prompts without images are not supported."""
         ...
 
     @property
     def bytes(self) -> int:
-        """Bytes of images, audio and features that are kept."""
+        """Bytes of cached images, audio and features."""
         ...
 
     def read(self, text: str, media: Sequence[Media], what: str) -> ReadMedia:
-        """The ids of a text with a mark for each image or audio. what: names the prompt, as the beginning of a sentence
+        """Return the ids of a text with a mark for each image or audio. what: names the prompt at the start of messages
 
         Raises OptionError.
         """
         ...
 
     def expanded(self, text: str, media: Sequence[Media], what: str) -> tuple[str, tuple[Any, ...]]:
-        """A text in which the places of rows stand for the marks of their contents, and what the rows are of.
+        """Return a text with placeholders of rows for its marks, and the contents of the rows.
 
-        Raises OptionError where the text has not as many marks as there are images and audio.
+        Raises OptionError unless there are as many marks as images and audio.
         """
         ...
 
     def beginning(self, text: str) -> list[int]:
-        """The tokens that the tokenizer puts before a text."""
+        """Return the tokens that the tokenizer adds before a text."""
         ...
 
     def placed(self, ids: Sequence[int], held: Sequence[Any], what: str) -> ReadMedia:
-        """The ids of an expanded text, with those of rows in their places. Raises OptionError."""
+        """Return the ids of an expanded text, with the ids of rows for placeholders. Raises OptionError."""
         ...
 
     def held(self, ids: Sequence[int], media: Sequence[Media]) -> tuple[Any, ...]:
-        """Contents to be held for as long as ids are used that were made of a prompt with these images and audio.
+        """Return the contents to keep while ids of a prompt with these images and audio are in use.
 
-        Raises OptionError for ids of rows of which nobody knows what they are of.
+        Raises OptionError for ids of rows with unknown contents.
         """
         ...
 
     def whole(self, pending: Sequence[int], count: int) -> int:
-        """Count of tokens to read at once where `count` were to be, so that none are parted that are read together."""
+        """Adjust a number of tokens to read, so that tokens with bidirectional attention are read together."""
         ...
 
     def prepare(self, ids: Sequence[int]) -> None:
-        """Compute the features whose rows are among some ids, where they are not there. Raises what the part raises."""
+        """Compute missing features of rows among some ids. Raises the exceptions of the model's part."""
         ...
 
     def forget(self) -> None:
-        """Let features go; they are computed again where they are needed."""
+        """Drop all features. They are computed again when needed."""
         ...
 
 
 @runtime_checkable
 class MediaModel(Model, Protocol):
-    """A model that may have parts which read images and audio."""
+    """A model that may have image and audio parts."""
 
     @property
     def media(self) -> MediaPart | None:
-        """Parts that read images and audio; None for a model without any."""
+        """The image and audio parts; None for a text model."""
         ...
 
 
 class ListingModel(Model, Protocol):
-    """A model that computes the logits of a few tokens of several texts at once, of each text its own."""
+    """A model that computes logits of different tokens for each text in one call."""
 
     def logits_listed(self, hidden: Hidden, rows: Sequence[int], several: Sequence[Tensor]) -> Tensor | None:
-        """As `logits`, for int64 tokens of each row: float32 [len(rows), most], anything behind as many as a row has.
+        """Return logits of each row's int64 tokens: float32 [len(rows), most], padded with arbitrary values.
 
-        None where `logits`, asked row by row, is as quick.
+        None if calls of `logits` for each row are as fast.
         """
         ...
 
 
 @runtime_checkable
 class SourceModel(Model, Protocol):
-    """A model that reads the prompt, its source, apart from the output: encoder and decoder."""
+    """An encoder-decoder model, which reads the prompt as its source, separately from the output."""
 
     @property
     def start_ids(self) -> tuple[int, ...]:
-        """The tokens that the decoder starts from; every text begins with them."""
+        """Start tokens of the decoder, with which every text begins."""
         ...
 
     @property
     def source_context(self) -> int | None:
-        """The most tokens a source may have, None without limit."""
+        """Greatest length of a source in tokens; None for unbounded."""
         ...
 
     @property
     def text_prefix(self) -> bytes:
-        """The beginning of every output that is not a part of it: a space, or nothing."""
+        """Bytes before every output that are not part of it: a space, or none."""
         ...
 
     def encode(self, sources: Sequence[Sequence[int]]) -> list[Any]:
-        """Read sources; for each what goes into `BlockTable.source` of all its texts."""
+        """Encode sources, for `BlockTable.source` of their texts."""
         ...
 
     def source_bytes(self, length: int) -> int:
-        """Bytes of a source of so many tokens."""
+        """Bytes of an encoded source of `length` tokens."""
         ...
 
 
 def media_of(model: Model) -> MediaPart | None:
-    """The parts of a model that read images and audio; None where there are none."""
+    """Return the image and audio parts of a model; None for a text model."""
     return model.media if isinstance(model, MediaModel) else None
 
 
 def kinds_read(model: Model) -> tuple[str, ...]:
-    """Kinds of content that a model reads beside texts: "image", "audio"."""
+    """Return the kinds of content besides text that a model reads: "image", "audio"."""
     media = media_of(model)
     return () if media is None else tuple(media.marks)
 
@@ -311,12 +310,12 @@ _OF_GUIDES = ("vocabulary", "start", "mask", "advance", "is_accepting", "distanc
 
 
 def is_model(value: Any) -> bool:
-    """True if it has what the decode loop asks of a model."""
+    """Test whether an object has the attributes of a model that the decode loop needs."""
     return not isinstance(value, type) and all(hasattr(value, name) for name in _OF_MODELS)
 
 
 def check_model(model: Any, call: str, *others: Any) -> None:
-    """Raise OptionError for what is no model. call: what got it; others: its other arguments: one may be the model."""
+    """Raise OptionError unless `model` is a model. call: the called function; others: its other arguments"""
     if is_model(model):
         return
     if any(is_model(other) for other in others):
@@ -325,7 +324,7 @@ def check_model(model: Any, call: str, *others: Any) -> None:
 
 
 def check_guide(guide: object) -> None:
-    """Raise OptionError for what is neither a guide nor None."""
+    """Raise OptionError unless `guide` is a guide or None."""
     if guide is None or (not isinstance(guide, type) and all(hasattr(guide, name) for name in _OF_GUIDES)):
         return
     raise OptionError(
@@ -335,7 +334,7 @@ def check_guide(guide: object) -> None:
 
 
 def _to_model(value: Any) -> str:
-    """Advice on how a model is made of what was passed in its place."""
+    """Return advice on how to create a model from the value."""
     if isinstance(value, str) or hasattr(value, "__fspath__"):
         return f"load it: models.transformers({str(value)!r})"
     if isinstance(value, (Vocabulary, Guide)):

@@ -34,7 +34,7 @@ _BENDS = {None: False, "silu": True, "swish": True}
 
 
 def quick_forward(kind: type[Any]) -> FunctionType | None:
-    """A class's `forward` that calls the functions here, None if it calls none of those that they stand for."""
+    """Return a class's `forward` with replaced functions; None if it calls none of them."""
     forward: Any = unwrap(kind.forward)
     if type(forward) is not FunctionType:
         return None
@@ -98,7 +98,7 @@ def _heads(otherwise: Callable[..., Any]) -> Callable[..., Any]:
         state: Tensor, hidden_states: Tensor, dt: Tensor, decay: Tensor, into: Tensor, back: Tensor, skip: Any = None,
         dt_bias: Any = None, dt_softplus: bool = False, z: Any = None, **others: Any,
     ) -> Tensor:  # fmt: skip
-        # One step and one decay for each head, spread over its numbers.
+        # One step and one decay for each head, expanded over its elements.
         spread = dt.ndim == decay.ndim == 3 and dt.stride(2) == decay.stride(1) == decay.stride(2) == 0
         spread = spread and (dt_bias is None or dt_bias.stride(1) == 0)
         if _packs(others) or not spread or not _alike(state, hidden_states, dt, decay, into, back):
@@ -138,12 +138,12 @@ def _delta(otherwise: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _packs(others: dict[str, Any]) -> bool:
-    """True if several texts lie in a row; other arguments of the model mean nothing to these functions."""
+    """Test whether several texts are concatenated; these functions ignore other arguments of the model."""
     return others.get("cu_seqlens") is not None or others.get("seq_idx") is not None
 
 
 def _alike(state: Any, *others: Tensor) -> bool:
-    """True if all are of one type that the kernels have, and the state can be changed where it lies."""
+    """Test whether all have the same supported dtype, and the state can be updated in place."""
     return state.dtype in IN_PLACE and state.is_contiguous() and all(other.dtype == state.dtype for other in others)
 
 
@@ -152,7 +152,7 @@ def _arrays(*tensors: Tensor) -> list[Any]:
 
 
 def _behind(out: Tensor, hidden_states: Tensor, skip: Any, gate: Any) -> Tensor:
-    """Add to the output of a state space what goes past it, and multiply it with the gate."""
+    """Add the skip connection of a state space to its output, and multiply by the gate."""
     if skip is not None:
         out = out + hidden_states * skip
     return out if gate is None else out * silu(gate)

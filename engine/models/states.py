@@ -74,19 +74,19 @@ class StateStorage(BlockStorage):
 
 
 class NoLayer:
-    """Stands in a cache for a layer that keeps nothing; transformers has a class for it only from 5.23 on."""
+    """A cache layer for layers without memory; transformers only has such a class from 5.23 on."""
 
     is_initialized = is_compileable = is_croppable = True
     supports_early_init = False
     keys = values = None
 
     def get_max_length(self) -> int:
-        """No limit."""
+        """Return -1, for unbounded."""
         return -1
 
 
 class StateLayer(LinearAttentionLayer):
-    """The states of one layer, of rows that all begin (`states` is None) or all go on."""
+    """The states of a layer, for rows that all begin (`states` is None) or all continue."""
 
     def __init__(self, number: int, count: int, states: States | None) -> None:
         LinearAttentionCacheLayerMixin.__init__(self, number_of_states=count)  # pyright: ignore[reportUnknownMemberType]
@@ -111,7 +111,7 @@ class StateLayer(LinearAttentionLayer):
         state_idx: int = 0,
         conv_kernel_size: int | None = None,
     ) -> None:
-        """Room for the states of rows that begin. Unlike transformers' own it marks nothing for its compiler."""
+        """Allocate states of rows that begin. Unlike transformers' own it sets no marks for the compiler."""
         if conv_states is not None:
             size = conv_states.shape[-1] if conv_kernel_size is None else conv_kernel_size
             self.dtype, self.device = conv_states.dtype, conv_states.device
@@ -138,7 +138,7 @@ class StateLayer(LinearAttentionLayer):
 
 
 class BothLayer(StateLayer, CacheLayerMixin):  # pyright: ignore[reportIncompatibleMethodOverride]
-    """A layer that keeps a state, and keys and values too."""
+    """A layer with both states and keys and values."""
 
     def __init__(self, number: int, count: int, states: States | None, attention: Any) -> None:
         StateLayer.__init__(self, number, count, states)
@@ -146,15 +146,15 @@ class BothLayer(StateLayer, CacheLayerMixin):  # pyright: ignore[reportIncompati
         self._attention = attention
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """As the layer of keys and values does it."""
+        """Update the layer of keys and values."""
         return self._attention.update(key_states, value_states, *args, **kwargs)
 
     def get_seq_length(self) -> int:
-        """As the layer of keys and values says."""
+        """Return the length of the layer of keys and values."""
         return self._attention.get_seq_length()
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """As the layer of keys and values says."""
+        """Return the mask sizes of the layer of keys and values."""
         return self._attention.get_mask_sizes(query_length)
 
 
@@ -173,16 +173,16 @@ class TurnLayer(CacheLayerMixin):
         """Blocks are allocated when they are first written."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Layers may share their attention, which then does not know its number."""
+        """Set the current layer: layers may share an attention module, which then has no number of its own."""
         self._step.turn = self._number
         return key_states, value_states
 
     def get_seq_length(self) -> int:
-        """Positions are given, and masks not made."""
+        """Return 0: positions are passed, and no masks are created."""
         return 0
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Masks are not made."""
+        """Return sizes without a past: no masks are created."""
         return query_length, 0
 
     def get_max_length(self) -> int:
@@ -191,7 +191,7 @@ class TurnLayer(CacheLayerMixin):
 
 
 class StateInputs:
-    """Arguments of a model in a pass; after it `found` has the states that it left."""
+    """Arguments of a model for a pass; afterwards `found` has the resulting states."""
 
     def __init__(self, arguments: dict[str, Any]) -> None:
         self.arguments = arguments
@@ -199,15 +199,15 @@ class StateInputs:
 
 
 class Carrier(Protocol):
-    """Shows states to a model."""
+    """Passes states to a model."""
 
     def shown(self, body: Any, attention: Sequence[Any], states: States | None) -> Any:
-        """A context in which the body may be called, as Shown; states: of all rows, None where they begin."""
+        """Return a context for a call of the body. states: of all rows; None if they begin"""
         ...
 
 
 class CacheCarrier:
-    """States in the layers of transformers' cache, beside keys and values: nearly all architectures."""
+    """States in the layers of transformers' cache, besides keys and values: nearly all architectures."""
 
     def __init__(self, kinds: Sequence[LayerMemory], name: str) -> None:
         self._kinds = kinds
@@ -215,7 +215,7 @@ class CacheCarrier:
 
     @contextmanager
     def shown(self, body: Any, attention: Sequence[Any], states: States | None) -> Generator[StateInputs, None, None]:
-        """The cache of a pass: of each layer what it keeps, its attention being one of those given."""
+        """Yield the cache of a pass, with the given attention layers."""
         layers: list[Any] = []
         for number, kind in enumerate(self._kinds):
             if kind.states and kind.reach is not None:
@@ -232,7 +232,7 @@ class CacheCarrier:
 
 
 class ListCarrier:
-    """States in lists of a cache of the model's own class, an entry for each layer: MiniMax."""
+    """States in lists of a cache of the model's own class, one entry for each layer: MiniMax."""
 
     def __init__(self, kinds: Sequence[LayerMemory], name: str, cache: Any, lists: Sequence[str]) -> None:
         self._kinds = kinds
@@ -242,7 +242,7 @@ class ListCarrier:
 
     @contextmanager
     def shown(self, body: Any, attention: Sequence[Any], states: States | None) -> Generator[StateInputs, None, None]:
-        """The cache of a pass; entries of layers that have not begun are None."""
+        """Yield the cache of a pass; entries of layers that begin are None."""
         cache: Any = self._class()
         cache.layers = [
             NoLayer() if kind.reach is None else layer for kind, layer in zip(self._kinds, attention, strict=True)
@@ -256,9 +256,9 @@ class ListCarrier:
 
 
 class ModuleCarrier:
-    """States in attributes of the model's modules: RecurrentGemma. Between two passes they are as they were.
+    """States in attributes of the model's modules: RecurrentGemma. The attributes are restored after each pass.
 
-    places: names of modules, and of their attributes
+    places: names of modules and attributes
     """
 
     def __init__(self, caches: CacheCarrier, places: Sequence[tuple[str, str]]) -> None:
@@ -268,7 +268,7 @@ class ModuleCarrier:
 
     @contextmanager
     def shown(self, body: Any, attention: Sequence[Any], states: States | None) -> Generator[StateInputs, None, None]:
-        """The attributes as they are for the rows of a pass, None where these begin."""
+        """Set the attributes for the rows of a pass, None if they begin."""
         known, places = self._held
         if known is not body:
             places = [(body.get_submodule(module), name) for module, name in self._places]
@@ -288,7 +288,7 @@ class ModuleCarrier:
 class OutputCarrier:
     """States that the model takes and returns as a list of tensors: RWKV.
 
-    name: of the argument, and of what the model returns
+    name: of the argument and of the output
     """
 
     def __init__(self, name: str) -> None:
@@ -296,7 +296,7 @@ class OutputCarrier:
 
     @contextmanager
     def shown(self, body: Any, attention: Sequence[Any], states: States | None) -> Generator[StateInputs, None, None]:
-        """The list, None where rows begin."""
+        """Yield the list, None if rows begin."""
         now = StateInputs({self._name: None if states is None else [states[number] for number in range(len(states))]})
         outputs: list[Any] = []
 
@@ -334,7 +334,7 @@ def find_carrier(body: Any, kinds: Sequence[LayerMemory], name: str, ids: Tensor
 
 
 def _attributes(body: Any) -> Iterator[tuple[tuple[str, str], Any]]:
-    """Attributes of modules beside parameters and buffers that are tensors, or may become one, by names of both."""
+    """Yield attributes of modules that are tensors or None, except parameters and buffers, by names of both."""
     for path, module in body.named_modules():
         for name, value in _held(module):
             if value is None or isinstance(value, Tensor):
@@ -346,12 +346,12 @@ def _held(what: Any) -> list[tuple[str, Any]]:
 
 
 def _is_list(value: Any) -> bool:
-    """True if it is a list with tensors in it."""
+    """Test whether a value is a list that contains tensors."""
     return isinstance(value, list) and any(isinstance(each, Tensor) for each in cast("list[Any]", value))
 
 
 _FEW, _MANY = 16, 32
-"""Tokens of a chunk that is scanned, in a pass of few and of many."""
+"""Chunk sizes of scans, for passes with few and with many tokens."""
 
 
 class StatesRunner:
@@ -475,6 +475,6 @@ class Scans:
 
 
 def _chunks(module: Any) -> int:
-    """Number of tokens that a module scans at once; 0 for one that does not scan as Mamba 2 does."""
+    """Return the chunk size of a module's scan; 0 for modules without a scan like Mamba 2's."""
     size: Any = getattr(module, "chunk_size", None)
     return size if type(size) is int and isinstance(getattr(module, "A_log", None), torch.Tensor) else 0

@@ -1,6 +1,5 @@
-"""Modules that compute what their classes say, those of transformers, torch and ours; and what is put around them, by
-PEFT and by accelerate, which spreads a model's modules.
-"""
+"""Detection of changed modules: a network is stock if transformers, torch or this package define all its code. Also
+PEFT's wrappers, and accelerate's hooks, which spread a model over devices."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ def cache_argument(network: Any) -> str | None:
 
 
 class Links:
-    """Links of a network to all that it is made of: modules, parameters and buffers, and how it is called."""
+    """References from a network to its modules, parameters and buffers, and how it is called."""
 
     def __init__(self, network: torch.nn.Module) -> None:
         links = list(_links_of(network))
@@ -45,13 +44,13 @@ class Links:
 
     @property
     def are_intact(self) -> bool:
-        """True if all modules, parameters and buffers are the same."""
+        """True if all modules, parameters and buffers are the same objects."""
         found: Any = map(_get, self._holders, self._names)
         return all(map(is_, found, self._parts))
 
     @property
     def are_called_alike(self) -> bool:
-        """True if hooks, modules in training, and modules with a forward of their own are as many as they were."""
+        """True if the numbers of hooks, modules in training, and patched forwards are unchanged."""
         return self._calls() == self._called
 
     def _calls(self) -> tuple[int, int, int]:
@@ -60,7 +59,7 @@ class Links:
 
 
 def _links_of(module: Any) -> Iterator[tuple[dict[str, Any], str, Any]]:
-    """Below a module: dictionaries that hold something of a name."""
+    """Yield the dictionaries below a module, with each name and entry."""
     for held in (module._parameters, module._buffers):
         for name, tensor in held.items():
             yield held, name, tensor
@@ -70,7 +69,7 @@ def _links_of(module: Any) -> Iterator[tuple[dict[str, Any], str, Any]]:
 
 
 def strangeness(network: Any) -> str | None:
-    """The first thing by which a network computes something else than its classes do; None if there is none."""
+    """Return the first reason why a network may not compute what its classes define; None if there is none."""
     if getattr(network, "hf_quantizer", None) is not None:
         return "quantized weights"
     return next((f"{name or type(network).__name__}: {said}" for name, module in network.named_modules()
@@ -78,21 +77,21 @@ def strangeness(network: Any) -> str | None:
 
 
 def strangeness_of(module: Any) -> str | None:
-    """The same of one module, without those below it: adapters, hooks, parametrizations, patched code."""
+    """Return the reason for one module without its submodules: adapters, hooks, parametrizations, patched code."""
     if not type(module).__module__.startswith(_NAMES):
         return f"a module of class {type(module).__module__}.{type(module).__qualname__}"
     if "forward" in vars(module):
         return "another forward"
     for name in _HOOKS:
         for hook in getattr(module, name).values():
-            # transformers leaves these on modules; they do nothing unless a call asks for what they capture.
+            # transformers leaves these on modules; they do nothing unless a call requests captured outputs.
             if getattr(hook, "__module__", None) != _CAPTURING:
                 return "hooks"
     return None if _is_own(module.__class__) else f"another forward of {type(module).__name__}"
 
 
 def _is_own(kind: type[Any]) -> bool:
-    """True if `forward` of a class, all that is wrapped around it, and the functions that it calls are its file's."""
+    """Test whether a class's `forward`, its wrappers, and the functions it calls are from its own file."""
     owner = next(each for each in kind.__mro__ if "forward" in vars(each))
     function: Any = vars(owner)["forward"]
     while isinstance(function, FunctionType) and _is_at_home(function):
@@ -100,7 +99,7 @@ def _is_own(kind: type[Any]) -> bool:
         if inner is None:
             called = (function.__globals__.get(name) for name in function.__code__.co_names)
             own = (function.__module__, function.__qualname__) == (owner.__module__, f"{owner.__qualname__}.forward")
-            # What `nn.Module` itself has in place of a forward is an attribute of another name.
+            # `nn.Module`'s placeholder for forward has another name.
             own = own or owner is torch.nn.Module
             return own and all(_is_at_home(each) for each in called if isinstance(each, FunctionType))
         function = inner
@@ -112,10 +111,9 @@ def _is_at_home(function: FunctionType) -> bool:
 
 
 def unwrapped(model: Any) -> Any:
-    """The model of transformers that PEFT has wrapped, with the adapter in its layers; any other model as it is.
+    """Return the transformers model inside a PEFT model, with the adapter in its layers; other models unchanged.
 
-    Raises OptionError for an adapter that is not in the layers but in the prompt, whose keys and values only PEFT's own
-    `generate` puts in front of a text.
+    Raises OptionError for prompt learning, where only PEFT's own `generate` adds the learned keys and values.
     """
     if not any(kind.__module__.split(".")[0] == "peft" for kind in type(model).__mro__):
         return model
@@ -128,7 +126,7 @@ def unwrapped(model: Any) -> Any:
 
 
 def prompt_learned(what: str, config: Any) -> str:
-    """Why an adapter cannot be run whose numbers stand before the prompt."""
+    """Return the error message for an adapter of prompt learning."""
     kind = getattr(config, "peft_type", "")
     return (
         f"{what} is of the kind {getattr(kind, 'value', kind)}, which puts learned keys or embeddings before every "
@@ -137,12 +135,12 @@ def prompt_learned(what: str, config: Any) -> str:
 
 
 def is_spread(model: torch.nn.Module) -> bool:
-    """True if accelerate moves inputs and weights of the model's modules when they are called."""
+    """Test whether accelerate moves inputs and weights when modules are called."""
     return any(_hooks(module) for module in model.modules())
 
 
 def is_absent(model: torch.nn.Module) -> bool:
-    """True if the model has weights without values that nothing brings when they are used."""
+    """Test whether the model has weights without values that no hook loads on use."""
     return any(
         parameter.device.type == "meta"
         for module in model.modules()
@@ -152,7 +150,7 @@ def is_absent(model: torch.nn.Module) -> bool:
 
 
 def entry_device(model: Any) -> torch.device:
-    """The device that takes a model's ids. Weights that accelerate brings when they are used are on 'meta' before."""
+    """Return the device for a model's input ids. accelerate keeps offloaded weights on 'meta' until they are used."""
     device: torch.device = model.device
     if device.type != "meta":
         return device
@@ -162,6 +160,6 @@ def entry_device(model: Any) -> torch.device:
 
 
 def _hooks(module: Any) -> list[Any]:
-    """accelerate's hooks of a module."""
+    """Return accelerate's hooks of a module."""
     hook: Any = getattr(module, "_hf_hook", None)
     return [] if hook is None else list(getattr(hook, "hooks", [hook]))

@@ -1,4 +1,4 @@
-"""Threads in which kernels of one step run: they hold no lock of the interpreter, so that each has a core."""
+"""Threads for the kernels of a step. Kernels release the GIL, so that each thread has a core."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def thread_count() -> int:
-    """Number of threads that a step may have: those of torch, and not more than there are cores for this process.
+    """Return the number of threads for a step: torch's setting, bounded by this process's cores.
 
-    Threads that wait for one another keep their cores busy meanwhile: more of them would be slower than fewer.
+    Threads that wait for each other spin. More threads than cores would slow all of them down.
     """
     return min(torch.get_num_threads(), _core_count())
 
@@ -40,7 +40,7 @@ def _core_count() -> int:
 
 
 def run_all(calls: Sequence[Callable[[], None]]) -> None:
-    """Run calls that do not wait for one another, on as many threads as there are."""
+    """Run independent calls on the available threads."""
     if len(calls) == 1 or thread_count() == 1:
         for call in calls:
             call()
@@ -51,16 +51,16 @@ def run_all(calls: Sequence[Callable[[], None]]) -> None:
 
 
 def run_together(share: Callable[[int], None], threads: int, give_up: Callable[[], None] | None = None) -> None:
-    """Run share(0) here and share(1) ... on other threads, all at the same time; return when all have ended.
+    """Run share(0) in this thread and share(1) ... on others, all concurrently, and wait for all.
 
-    threads: up to `thread_count`
-    give_up: lets the shares end that wait for one that will not come, where they wait for one another
+    threads: at most `thread_count`
+    give_up: releases shares that wait for one that failed
     """
     if threads == 1:
         share(0)
         return
     crew = _crew()
-    with crew.turn:  # of two steps, each could have a part of the threads, and wait for the others for ever
+    with crew.turn:  # two steps that share the threads could deadlock
         waiting: list[Future[None]] = []
         try:
             waiting += [crew.pool.submit(share, number) for number in range(1, threads)]

@@ -1,7 +1,7 @@
-"""Ways to run decoders: by the type of their configuration, where its options are those that were compared.
+"""Ways to run decoders: by configuration type, for verified options.
 
-Compared with the whole text, without a cache, were all architectures of transformers with the options of their default
-configurations: tests/engine/models/test_ways.py does so again.
+All architectures of transformers were compared with passes over the whole text without a cache, with the options of
+their default configurations. tests/engine/models/test_ways.py repeats the comparison.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _VERIFY = "TRELLM_VERIFY_MODELS"
 _HARMLESS = {
     "_name_or_path", "architectures", "bos_token_id", "dtype", "eos_token_id", "id2label", "label2id", "pad_token_id",
     "transformers_version", "use_cache",
-    # Positions are given, embeddings and heads are apart.
+    # Positions are passed explicitly; embeddings and heads are separate.
     "rope_parameters", "tie_word_embeddings",
-    # What each layer keeps is read from these: see blocks/reach.py.
+    # blocks/reach.py reads the memory of each layer from these.
     "attn_layer_indices", "full_attn_idxs", "layer_types", "sliding_window",
     # Sizes that may be missing.
     "first_k_dense_replace", "head_dim", "intermediate_size", "moe_intermediate_size", "n_group", "n_inner",
     "n_routed_experts", "n_shared_experts", "num_experts", "num_experts_per_tok", "num_key_value_heads", "q_lora_rank",
     "shared_intermediate_size", "topk_group",
 }  # fmt: skip
-"""Options of a configuration on which the way does not depend."""
+"""Options of a configuration that do not affect the choice of a way."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,9 @@ docs/supported-models.md), and those that are decoders only if their configurati
 
 
 def way_of(model: Any) -> Way | None:
-    """The way of a model, by its modules and its configuration, one of those above; None for any other.
+    """Return the way of a model by its modules and configuration; None for other models.
 
-    None for all with a version of transformers that is newer than what was compared.
+    None for all models if the version of transformers is newer than the compared one.
     """
     version = tuple(int(part) for part in transformers.__version__.split(".")[:2])
     way = WAYS.get(model.config.model_type)
@@ -96,24 +96,24 @@ def way_of(model: Any) -> Way | None:
 
 
 def is_to_be_verified() -> bool:
-    """True if logits are to be compared of known models too: TRELLM_VERIFY_MODELS=1 in the environment asks for it."""
+    """Test whether known models are to be verified too: TRELLM_VERIFY_MODELS=1 in the environment."""
     return os.environ.get(_VERIFY, "") not in ("", "0")
 
 
 def _has_compared_options(config: Any) -> bool:
-    """True if a configuration differs from the default one of its type in sizes only."""
+    """Test whether a configuration differs from the default of its type in sizes only."""
     if config.get_text_config() is not config:
         return False
     try:
         default: dict[str, Any] = type(config)().to_dict()
-    except Exception:  # a configuration without defaults raises whatever it comes upon
+    except Exception:  # a configuration without defaults may raise anything
         return False
     given: dict[str, Any] = config.to_dict()
     return all(_kind(value) <= _kind(default.get(name)) for name, value in given.items() if name not in _HARMLESS)
 
 
 def _kind(value: Any) -> frozenset[Any]:
-    """An option without its size."""
+    """Return an option without its size."""
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return frozenset({value})
     if isinstance(value, int | float):
@@ -124,14 +124,14 @@ def _kind(value: Any) -> frozenset[Any]:
 
 _COARSE = 5e-2
 _TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-3, torch.float16: 1e-2, torch.bfloat16: _COARSE}
-"""By how much of their spread they may differ, by the type of the model; some layers compute in float32."""
+"""Tolerated distances of logits by the model's dtype; some layers compute in float32."""
 _SHORT = (torch.float16, torch.bfloat16)
 _TIMES = 2
-"""Times that they may be farther than rounding takes the model: that is measured once, with one kind of noise."""
+"""Tolerated multiple of the measured effect of rounding. It is measured once, with one kind of noise."""
 
 
 def distance(found: Tensor, expected: Tensor) -> float:
-    """Distance of logits [rows, V] from others, in parts of what these spread around each row's mean."""
+    """Return the distance of logits [rows, V] from others, relative to their spread around each row's mean."""
     expected = expected.double()
     far = (found.double() - expected).square().sum().sqrt().item()
     spread = (expected - expected.mean(-1, keepdim=True)).square().sum().sqrt().item()
@@ -139,25 +139,25 @@ def distance(found: Tensor, expected: Tensor) -> float:
 
 
 def tolerance(model: Any, dtype: torch.dtype) -> float:
-    """Distance that logits may have in any case, of a model whose weights are of this type.
+    """Return the distance of logits that is always accepted, by the dtype of the weights.
 
-    Some quantized layers round what they multiply too, in one way for all rows that are multiplied at once.
+    Some quantized layers also round their inputs, with one scale for all rows of a product.
     """
     is_quantized = getattr(model, "hf_quantizer", None) is not None
     return _COARSE if is_quantized else _TOLERANCES.get(dtype, _COARSE)
 
 
 def is_rounding(far: float, model: Any, anew: Callable[[], float]) -> bool:
-    """True if a distance may come of nothing but products that are rounded in another way.
+    """Test whether differently rounded products explain a distance.
 
-    Such differences grow layer by layer, the more the wider and deeper a model of 16 bits is, so that no distance could
-    be given that is right for all of them. anew: runs the model, and says how far it is from what it gave before
+    Differences grow with the width and depth of a 16-bit model, so no fixed tolerance suits all of them. anew: runs
+    the model again, and returns its distance from the earlier result
     """
     return model.dtype in _SHORT and far <= _TIMES * _rounded_anew(model, anew)
 
 
 def _rounded_anew(model: Any, anew: Callable[[], float]) -> float:
-    """Distance of a model from itself with noise as large as the rounding of each product."""
+    """Return the distance of a model from itself under noise as large as the rounding of each product."""
     noise = torch.Generator(device=model.device).manual_seed(0)
 
     def rounded(module: Any, given: Any, product: Tensor) -> Tensor:
@@ -173,7 +173,7 @@ def _rounded_anew(model: Any, anew: Callable[[], float]) -> float:
 
 
 def check_numbers(model: Any, logits: Tensor) -> None:
-    """Raise ModelError if some logits of a model are not numbers, with the first weights that are not."""
+    """Raise ModelError if some logits are NaN, with the first weights that are not finite."""
     if not bool(logits.isnan().any()):
         return
     names = (name for name, weight in model.named_parameters() if not bool(weight.isfinite().all()))

@@ -1,4 +1,4 @@
-"""A language model made of a compressor: a continuation is likely if it makes the text hardly longer."""
+"""A language model based on a compressor: continuations that hardly lengthen the compressed text are likely."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ PRINTABLE = "".join(map(chr, range(32, 127))) + "\n"
 class ZipModel(FunctionModel):
     """The gzip language model: unnormalised logits are minus the compressed length of text + prompt + token.
 
-    The compressor is deflate, gzip's; its 32 KiB window bounds what it remembers. Source: R. Futrell's model,
-    as shown in the Outlines blog (2023). It is a poor model, needs no weights, and shows how any function
-    over any vocabulary becomes a model.
+    The compressor is deflate, as in gzip; its 32 KiB window bounds the memory. Source: R. Futrell's model, as
+    shown in the Outlines blog (2023). It is a poor model, needs no weights, and shows how any function over any
+    vocabulary becomes a model.
     """
 
     def __init__(self, text: str, alphabet: str | None = None, conversion: float = math.log(256)) -> None:

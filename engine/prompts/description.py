@@ -28,6 +28,7 @@ def describe(schema: Any) -> str:
     """Return an instruction that shows which JSON to write, for the end of a prompt.
 
     schema: a schema as for `generate.json`
+
     The skeleton names types. Bars separate alternatives and enum values, optional members have a question mark, and
     descriptions become comments of at most 80 characters. The innermost parts become dots if the skeleton exceeds 2,000
     characters or the schema is recursive. Raises OptionError, SchemaError.

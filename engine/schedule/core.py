@@ -37,6 +37,7 @@ class EngineCore:
 
     blocks: size of the KV cache, 0 for models without one
     slots: number of state slots, 0 for models without states; bounds the running sequences
+
     If a step is interrupted, by Ctrl-C or an exception, no request is lost. The next step releases all memory, and all
     running requests read their tokens again. `Call` states the invariant behind this.
     """

@@ -318,7 +318,7 @@ class Scheduler:
             plan.prompted += count
 
     def _preempt_others(self, group: SequenceGroup, reader: KVSequence, count: int, plan: StepPlan) -> int:
-        """Preempt other groups for the first in line, if nobody else reads in this step.
+        """Preempt other groups for the first in line, if no other group reads in this step.
 
         Return the number of its tokens that then fit. With a window, the whole text never needs blocks at once.
         """

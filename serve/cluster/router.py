@@ -112,6 +112,7 @@ class Router:
     """A deployment of Ray Serve without a model.
 
     replicas: handle of the replicas; tries: number of replicas that a request is given to, one after the other
+
     If a replica dies, its requests without a sent answer go to another one. Streams that were partly sent end with an
     error event.
     """

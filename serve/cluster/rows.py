@@ -28,6 +28,7 @@ class Generate:
         makes one there, so that the driver process loads no model
     column: the column of prompts: texts, lists of token ids, or lists of messages
     options: those of a call, such as max_tokens and seed; one text for each row
+
     Rows keep their columns and get `text`; `value` as JSON text; `finish_reason`; `tokens`, their number; `error`, the
     error of a prompt that cannot be used or of a value that its type rejects, else null. Raises OptionError.
     """

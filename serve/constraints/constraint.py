@@ -24,7 +24,7 @@ class ConstraintSpec:
     """A requested constraint.
 
     kind: "" for free text; content: its JSON text; options: options of the kind, as JSON text
-    goals: required content; frame: text before and behind the answer, or a sentence that names it. "auto" applies to
+    goals: required content; frame: text before and after the answer, or a sentence that names it. "auto" applies to
         quotations and JSON only, since clients would take other frames for a part of the answer
     place: its place in the request, for errors
     """

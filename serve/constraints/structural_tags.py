@@ -130,7 +130,7 @@ _KIMI_TYPES = tuple((each, each) for each in ("string", "number", "boolean", "ob
 
 
 def _lines(form: Parameters) -> tuple[Parameters, ...]:
-    """Return parameter styles with and without line breaks behind values."""
+    """Return parameter styles with and without line breaks after values."""
     return replace(form, behind=f"{form.behind}\n"), form
 
 
@@ -321,13 +321,13 @@ class FormatReader:
         return _before(_named([(begin, self._behind_begin(at, content, end))]), ends)
 
     def _tag_parts(self, value: Any, at: FormatPlace) -> tuple[Marker, Piece]:
-        """Return a tag's marker, and the piece behind it."""
+        """Return a tag's marker, and the piece after it."""
         _, fields = self._fields(value, at, "tag")
         return fields["begin"], self._behind_begin(at, fields["content"], fields["end"])
 
     def _behind_begin(self, at: FormatPlace, content: Any, end: Ends) -> Piece:
         if "" in end:
-            # Without an end marker, the text behind the tag ends it.
+            # Without an end marker, the text after the tag ends it.
             inner = self.piece(content, at.at("content"))
             return _before(inner, tuple(each for each in end if each != ""), may_end=True)
         return self.piece(content, at.at("content"), end)
@@ -487,7 +487,7 @@ def _free(refused: Ends, ends: Ends, exits: tuple[tuple[Marker, Piece], ...] = (
 
 
 def _loop(exits: tuple[tuple[Marker, Piece], ...], refused: Ends, ends: Ends) -> Piece:
-    """Build free text with any number of parts behind markers."""
+    """Build free text with any number of parts after markers."""
     heads = tuple(marker for marker, _ in exits)
     # An end marker also ends free text before another marker.
     part = Free(exits, tuple(dict.fromkeys((*refused, *ends))))
@@ -495,7 +495,7 @@ def _loop(exits: tuple[tuple[Marker, Piece], ...], refused: Ends, ends: Ends) ->
 
 
 def _until_first(exits: tuple[tuple[Marker, Piece], ...], refused: Ends, ends: Ends) -> Piece:
-    """Build free text that may end with one part behind a marker."""
+    """Build free text that may end with one part after a marker."""
     heads = tuple(marker for marker, _ in exits)
     with_one = _before(Free(exits, tuple(dict.fromkeys((*refused, *ends)))), ends)
     return OneOf((with_one, _free((*refused, *heads), ends)))

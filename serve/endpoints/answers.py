@@ -1,4 +1,4 @@
-"""Answers: JSON, whole or in parts; server-sent events; client disconnects; leases of models for requests."""
+"""Responses: JSON, whole or in parts; server-sent events; client disconnects; leases of models for requests."""
 
 from __future__ import annotations
 

@@ -64,9 +64,9 @@ async def rerank(request: Request, service: Service, asked: RerankRequest) -> Re
 def _begin(
     request: Request, text: CompletionRequest, *, dimensions: int | None = None, most: int | None = None
 ) -> Beginning:
-    """The beginning of an answer for which prompts are embedded.
+    """Return the start of a response that embeds prompts.
 
-    most: of tokens of each prompt but the last, which are cut at their ends
+    most: truncates each prompt but the last to this number of tokens
     """
     service: Service = request.state.service
 
@@ -86,7 +86,7 @@ def _begin(
 
 
 def _beginnings(service: Service, prompts: list[Prompt], most: int) -> list[Prompt]:
-    """Prompts cut to their first tokens, behind which stays what the tokenizer puts behind texts. Raises ApiError."""
+    """Truncate prompts to their first tokens and the tokenizer's trailing special tokens. Raises ApiError."""
     special, found = service.model.vocabulary.special_ids, list[Prompt]()
     for number, prompt in enumerate(prompts):
         try:

@@ -114,6 +114,6 @@ def _token(vocabulary: Vocabulary, token: int, logprob: float) -> dict[str, Any]
 
 
 def _name(vocabulary: Vocabulary, token: int) -> str:
-    """The text of a token; of one without bytes, such as EOS, how the tokenizer writes it."""
+    """Return the text of a token; the tokenizer's name of tokens without bytes, such as EOS."""
     data = vocabulary.tokens[token]
     return vocabulary.names.get(token, "") if data is None else data.decode(errors="replace")

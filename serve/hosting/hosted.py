@@ -92,7 +92,7 @@ class HostedModel:
 
     @property
     def state(self) -> str:
-        """Its state: "loaded", "loading" or "unloaded"."""
+        """State: "loaded", "loading" or "unloaded"."""
         if self.service is not None:
             return "loaded"
         return "unloaded" if self.loading is None else "loading"

@@ -125,7 +125,7 @@ class RequestMedia:
         self._held = 0
 
     def told(self, error: MediaError) -> ApiError:
-        """The error of one that the model does not read, with its place."""
+        """Return the error of an image or audio that the model does not read, with its place in the request."""
         return of_media(error, self._places.get(error.digest, ("messages",)))
 
     async def read(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:

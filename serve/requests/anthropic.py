@@ -184,7 +184,7 @@ class MessagesToolChoice(RequestBase):
 
 
 class MessagesThinking(RequestBase):
-    """Whether the model thinks, and in how many tokens."""
+    """The mode and budget of thinking."""
 
     type: Literal["enabled", "disabled", "adaptive"]
     budget_tokens: Annotated[int, Field(ge=0, le=1 << 20)] | None = None

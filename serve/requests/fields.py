@@ -517,7 +517,7 @@ class ExtensionFields(RequestBase, title="Ours"):
         json: spelling of JSON
     thinking, thinking_budget: for chats, whether the model thinks before it answers, and the most tokens of that
     special_tokens: for chats, whether names of special tokens in messages are tokens rather than text
-    frame: text before and behind the answer, which is not part of it; "sentence" for a sentence that names the answer;
+    frame: text before and after the answer, which is not part of it; "sentence" for a sentence that names the answer;
         "reasoning" for free text whose last mention counts; "auto" puts quotations into quotation marks
     describe: append the JSON schema to prompts, or to the last message of a user
     fields: report the probability of each value of the answer

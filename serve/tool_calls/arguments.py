@@ -224,7 +224,7 @@ class _Values:
             yield InOrder((before, value.as_text, line, Fixed((end,)), behind))
 
     def _head(self, lead: tuple[str, ...], behind: str) -> Fixed:
-        """Return the text before a value. behind: text behind a name; for an item, which has no name, without its
+        """Return the text before a value. behind: text after a name; for an item, which has no name, without its
         closing quote"""
         return self._spelling.fixed(*lead, behind if len(lead) > 1 else behind.removeprefix('"'))
 

@@ -22,7 +22,7 @@ _PLACES = re.compile(r"(\$name|\$json_name|\$id|\$arguments)")
 
 @dataclass(frozen=True)
 class Ident:
-    """The id of a call: its pattern, and the texts before and behind it, if it has its own.
+    """The id of a call: its pattern, and the texts before and after it, if it has its own.
 
     is_optional: whether it may be omitted, together with these texts
     written: format of the call's id, with `name` and `id`
@@ -37,14 +37,14 @@ class Ident:
 
 @dataclass(frozen=True)
 class Parameters:
-    """Parameters written one by one: texts before and behind the name of each, and the two parts of its end.
+    """Parameters written one by one: texts before and after the name of each, and the two parts of its end.
 
     A value ends at the first `end` outside of JSON strings.
     own_line: whether a line break before the end is not part of the value
-    behind_text: text behind the name of a plain string, if the format distinguishes it from JSON
+    behind_text: text after the name of a plain string, if the format distinguishes it from JSON
     types: texts that replace TYPE in `behind_name`, by JSON type; values of other types are written otherwise. Empty if
         there is no such place
-    item: text before an array's item that is written one by one; behind_dict, behind_list: texts behind the names of
+    item: text before an array's item that is written one by one; behind_dict, behind_list: texts after the names of
         objects and arrays written one by one; "" if both are JSON
     """
 
@@ -89,7 +89,7 @@ class CallFrame:
 
     @cached_property
     def rest(self) -> tuple[str, ...]:
-        """The parts behind the name: texts, `IDENT` and `ARGUMENTS`."""
+        """The parts after the name: texts, `IDENT` and `ARGUMENTS`."""
         return tuple(filter(None, _PLACES.split(self.call)[2:]))
 
     @cached_property

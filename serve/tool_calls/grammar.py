@@ -36,7 +36,7 @@ from .tools import Choice, Mode, Tool, ToolError
 BLANKS = (" ", "\t", "\r", "\n")
 """Characters that begin no content if calls are recognised by their beginning, since the reader skips them."""
 BEHIND_STOP = 24
-"""Greatest number of characters in a token behind the stop string that it completes."""
+"""Greatest number of characters in a token after the stop string that it completes."""
 LINES = 2
 """Greatest number of line breaks between thinking and its continuation."""
 Thinks = Literal["no", "may", "must", "open"]
@@ -68,6 +68,7 @@ class AnswerGrammar:
     has_thinking: whether thinking markers are special here
     callable, arguments: tools that may be called, and the arguments of each, shared by all frames
     is_ambiguous: whether a constrained answer may begin like a call, so that only its end decides
+
     Raises ToolError, LanguageError, LimitError.
     """
 
@@ -126,7 +127,7 @@ class AnswerGrammar:
         return InOrder((perhaps(thought) if thinks == "may" else thought, piece))
 
     def behind_thinking(self) -> Piece:
-        """Return the piece behind the marker that ends thinking."""
+        """Return the piece after the marker that ends thinking."""
         piece = self._answer_piece(self.spec.choice.mode)
         return _behind_lines(Free(may_end=True) if piece is None else piece)
 
@@ -147,7 +148,7 @@ class AnswerGrammar:
         return plain_arguments(tool, form, self.spelling, self._limits)
 
     def check_name(self, tool: Tool) -> None:
-        """Raise ToolError for a name that could not be told from the text behind it."""
+        """Raise ToolError for a name that is ambiguous together with the text after it."""
         for frame in self.family.frames:
             if frame.is_json:
                 continue
@@ -173,7 +174,7 @@ class AnswerGrammar:
         return False
 
     def _answer_piece(self, mode: Mode) -> Piece | None:
-        """Return everything behind thinking; None for free text. mode: of the choice of tools"""
+        """Return everything after thinking; None for free text. mode: of the choice of tools"""
         family, stops = self.family, self._stops()
         markers, beginnings = self._call_markers(), self._call_beginnings()
         if not self.callable or mode == "none":

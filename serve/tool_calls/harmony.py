@@ -20,7 +20,7 @@ _CHANNEL = re.compile(r"<\|channel\|>(\w+)")
 
 
 def headers(name: str) -> Iterator[str]:
-    """Yield the headers of a call: recipient behind or before the channel, with or without content type."""
+    """Yield the headers of a call: recipient after or before the channel, with or without content type."""
     for constrained in (" <|constrain|>json", "<|constrain|>json"):
         yield f"<|channel|>commentary to={FUNCTION}{name}{constrained}<|message|>"
     for constrained in (" <|constrain|>json", " json"):
@@ -28,7 +28,7 @@ def headers(name: str) -> Iterator[str]:
 
 
 class HarmonyGrammar(AnswerGrammar):
-    """The grammar of harmony answers, behind the header of the first message."""
+    """The grammar of harmony answers, after the header of the first message."""
 
     def piece(self) -> Piece:
         """Return the piece of the whole answer."""
@@ -38,7 +38,7 @@ class HarmonyGrammar(AnswerGrammar):
         return InOrder((self._analysis(), again, rest)) if self.spec.thinks == "must" else rest
 
     def behind_thinking(self) -> Piece:
-        """Return the messages behind a bounded thinking message. They contain no more thinking."""
+        """Return the messages after a bounded thinking message. They contain no more thinking."""
         return InOrder((self.spelling.fixed(ASSISTANT), self._messages(may_think=False)))
 
     def check_name(self, tool: Tool) -> None:

@@ -115,6 +115,7 @@ class ToolCallFormat:
         stop: stop strings of content; they apply neither to thinking nor to calls, and so have no effect if a call is
             required. Not supported in harmony, nor together with `answer` or goals
         limits: bounds of the guide's construction and queries, see `Limits`
+
         Raises ToolError, OptionError, LimitError, LanguageError.
         """
         one_of(thinking, "thinking", ("auto", "on", "off"))
@@ -140,7 +141,7 @@ class ToolCallFormat:
         return AnswerPlan(grammar, self._ids(opening))
 
     def final(self, prompt: Sequence[int]) -> tuple[int, ...]:
-        """Return the tokens behind a harmony prompt after which only the final answer follows."""
+        """Return the tokens to append to a harmony prompt so that only the final answer follows."""
         _, opening = self._thinks("off", None, prompt)
         return self._ids(opening + FINAL)
 

@@ -283,7 +283,7 @@ class Script:
         index = self._begin(frame, name, ident.decode(errors="replace"))
         is_read = yield from self._arguments(frame, name, self._data(*frame.rest[at + 1 :][-1:]), index)
         for part in frame.rest[at + 1 :] if is_read else ():
-            # an id behind the arguments comes too late to be used
+            # an id after the arguments comes too late to be used
             is_read = yield from self._ident(frame, b"", []) if part == IDENT else self._text(self._data(part), [])
             if not is_read:
                 break
@@ -331,7 +331,7 @@ class Script:
         return index
 
     def _arguments(self, frame: CallFrame, name: str, tail: bytes, index: int) -> Generator[None, None, bool]:
-        """Parse the arguments of a call. Return True if they are complete. tail: the text behind them"""
+        """Parse the arguments of a call. Return True if they are complete. tail: the text after them"""
         prose = Prose(strip=True)
 
         def push(data: bytes) -> None:

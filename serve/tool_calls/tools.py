@@ -53,6 +53,7 @@ def tools_of(value: Any, most: int = MOST_TOOLS) -> tuple[Tool, ...]:
     """Validate tools: a list of {"type": "function", "function": {...}}, or of functions as in /v1/responses.
 
     most: greatest number of tools
+
     Raises ToolError. The schemas are only checked when a guide is built.
     """
     several = () if value is None else items_of(value)

@@ -1,1 +1,2 @@
-"""Keys and values in blocks, and attention over these: storage < step < attention; reach says what a token sees."""
+"""The KV cache in blocks, and attention over it. Imports: storage by step, that by attention; reach has attention
+spans."""

@@ -1,4 +1,4 @@
-"""Attention of a packed step: the tokens of each chunk to those of its text, whose keys and values lie in blocks."""
+"""Attention of a packed step over the KV cache in blocks."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from .step import SHORT, DeviceStep, PackedStep
 from .storage import DeviceRows, LayerBlocks, has_kernels
 
 _TILE = 512
-"""Tokens whose attention to earlier ones is computed at once, where a mask is needed."""
+"""Number of query tokens per masked attention call."""
 _MUCH = 1 << 19
-"""Numbers of keys that are worth another thread."""
+"""Number of key elements that justifies another thread."""
 _MANY = 1 << 22
-"""Products of queries and keys that are worth another thread."""
+"""Number of query-key products that justifies another thread."""
 
 
 class Scoring(NamedTuple):
-    """Parameters of scores: `scale` times the products, the soft cap if any, and sinks [query heads] if any."""
+    """Parameters of scores: `scale` of the products, optional soft cap, optional sinks [query heads]."""
 
     scale: float
     cap: float | None
@@ -47,10 +47,10 @@ def attend(
     new: tuple[Tensor, Tensor | None, Tensor | None],
     scoring: Scoring,
 ) -> Tensor:
-    """Attention of the new tokens: [tokens, query heads, size of values].
+    """Return attention of the new tokens: [tokens, query heads, size of values].
 
-    new: queries, keys and values [tokens, heads, size]; keys and values are in the layer's blocks already, from where
-        they are read if they are not given
+    new: queries, keys and values [tokens, heads, size]; keys and values are in the layer's blocks already, and are
+        read from there if None
     """
     queries = new[0]
     out = queries.new_empty(*queries.shape[:2], layer.sizes[1])
@@ -88,7 +88,7 @@ def _mutually(
     reach: Reach,
     scoring: Scoring,
 ) -> None:
-    """Tokens of a step that look at one another, and at those before them, by torch."""
+    """Compute bidirectional attention of a step's tokens from `first` to `last`, by torch."""
     chunk = bisect_right(step.firsts, first) - 1
     ahead = step.starts[chunk] - step.firsts[chunk]
     keys, values = (part[:, :, : last + ahead] for part in step.gather([chunk]).of_layer(layer))
@@ -99,7 +99,7 @@ def _mutually(
 
 
 def is_undivided(step: PackedStep, heads: Heads) -> bool:
-    """True if attention of a step is not worth several threads in any layer."""
+    """Test whether no layer's attention in this step justifies several threads."""
     if thread_count() == 1:
         return True
     if sum(step.widths[chunk] * step.ends[chunk] for chunk in step.long) * heads.queries * heads.size > _MANY:
@@ -110,7 +110,7 @@ def is_undivided(step: PackedStep, heads: Heads) -> bool:
 def attend_rows(
     out: Tensor, queries: Tensor, rows: DeviceRows, layer: LayerBlocks, reach: Reach, scoring: Scoring
 ) -> None:
-    """Rows on a device, by the kernel for it; out, queries: [tokens, query heads, size]."""
+    """Compute attention of rows on a GPU by the Triton kernel; out, queries: [tokens, query heads, size]."""
     from ....kernels.attention.triton_paged import attend_paged
 
     there = rows.on(queries.device)
@@ -131,7 +131,7 @@ def attend_rows(
 def _row_by_row(
     out: Tensor, queries: Tensor, rows: DeviceRows, layer: LayerBlocks, reach: Reach, scoring: Scoring
 ) -> None:
-    """The same without a kernel."""
+    """Compute `attend_rows` without a kernel."""
     firsts, widths, starts = (as_list(column) for column in (rows.firsts, rows.widths, rows.starts))
     for table, first, width, start in zip(rows.tables, firsts, widths, starts, strict=True):
         if not width:
@@ -161,7 +161,7 @@ def _one_by_one(
     reach: Reach,
     scoring: Scoring,
 ) -> None:
-    """Long chunks, by torch."""
+    """Compute attention of long chunks by torch."""
     queries, keys, values = new
     for chunk in chosen:
         first, last, start = step.firsts[chunk], step.firsts[chunk] + step.widths[chunk], step.starts[chunk]
@@ -176,7 +176,7 @@ def _one_by_one(
 def _in_place(
     out: Tensor, queries: Tensor, step: PackedStep, layer: LayerBlocks, reach: Reach, scoring: Scoring
 ) -> None:
-    """By the kernels for CPUs: short chunks together, long ones one by one."""
+    """Compute attention by the CPU kernels: short chunks in one call per thread, long ones one by one."""
     assert layer.arrays is not None
     keys, values = layer.arrays
     written, asked = out.numpy(), queries.numpy()
@@ -198,7 +198,7 @@ def _in_place(
 
 
 def _pieces(width: int, start: int, reach: Reach, numbers: int) -> list[int]:
-    """Cuts of a long chunk: more than there are threads, since later tokens see more than earlier ones."""
+    """Return cuts of a long chunk, more than threads, since later tokens attend to more."""
     threads = thread_count()
     seen = min(start + width, reach.longest or start + width)
     most = 1 if threads == 1 else min(4 * threads, width // SHORT, width * seen * numbers // _MANY)
@@ -206,7 +206,7 @@ def _pieces(width: int, start: int, reach: Reach, numbers: int) -> list[int]:
 
 
 def _parts(step: PackedStep, reach: Reach, heads: int, size: int) -> list[int]:
-    """Cuts of the heads of keys of the short rows, for each thread about as much to read."""
+    """Return cuts of the short rows' key heads, with equal reads for each thread."""
     threads = thread_count()
     count = len(step.short) * heads
     if threads == 1 or count == 1:
@@ -229,7 +229,7 @@ def _padded(
     reach: Reach,
     scoring: Scoring,
 ) -> None:
-    """Short chunks, their texts gathered and padded, by torch."""
+    """Compute attention of short chunks by torch, with gathered and padded texts."""
     rows = step.gather(chosen)
     keys, values = rows.of_layer(layer)
     mixed = _masked(
@@ -239,7 +239,7 @@ def _padded(
 
 
 def _long(queries: Tensor, keys: Tensor, values: Tensor, start: int, reach: Reach, scoring: Scoring) -> Tensor:
-    """A long chunk from `start` on of a text, whose keys and values [heads, tokens, size] end where it ends."""
+    """Compute attention of a chunk from `start` on; keys and values [heads, tokens, size] end with the chunk."""
     count, end = queries.shape[1], keys.shape[1]
     if start == 0 and _plain(reach, scoring, end):
         return scaled_dot_product_attention(
@@ -257,12 +257,12 @@ def _long(queries: Tensor, keys: Tensor, values: Tensor, start: int, reach: Reac
 
 
 def _plain(reach: Reach, scoring: Scoring, end: int) -> bool:
-    """True if causal attention of a text up to `end` is all there is to it."""
+    """Test whether attention of a text up to `end` is plainly causal."""
     return (reach.longest is None or reach.longest >= end) and scoring.cap is None and scoring.sinks is None
 
 
 def _masked(queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor, scoring: Scoring) -> Tensor:
-    """Attention [rows, query heads, width, size] under a mask [rows, 1, width, tokens]."""
+    """Compute attention [rows, query heads, width, size] under a mask [rows, 1, width, tokens]."""
     if scoring.cap is None and scoring.sinks is None:
         return scaled_dot_product_attention(
             queries, keys, values, attn_mask=allowed, scale=scoring.scale, enable_gqa=True

@@ -1,4 +1,4 @@
-"""Reach of a model's layers, how far back they look, and how long its texts may be."""
+"""The attention span of a model's layers, and the context length of its texts."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from ....errors import OptionError
 
 @dataclass(frozen=True)
 class Reach:
-    """The range that a layer looks back: `window` tokens, or to the start of the current block of `chunk` tokens."""
+    """The attention span of a layer: `window` tokens, or from the start of the current block of `chunk` tokens."""
 
     window: int | None = None
     chunk: int | None = None
 
     @property
     def longest(self) -> int | None:
-        """The most tokens that any token sees; None without limit."""
+        """The most tokens that any token attends to; None for unbounded."""
         return min((size for size in (self.window, self.chunk) if size is not None), default=None)
 
     def begin(self, position: int) -> int:
-        """The first position that the token at a position sees."""
+        """Return the first position that the token at a position attends to."""
         begin = 0 if self.window is None else max(0, position - self.window + 1)
         return begin if self.chunk is None else max(begin, position // self.chunk * self.chunk)
 
     def allowed(self, positions: Tensor, end: int, first: int = 0) -> Tensor:
-        """bool [rows, 1, width, end - first]: which of the tokens from `first` on those at `positions` see.
+        """Return bool [rows, 1, width, end - first]: the tokens from `first` on that those at `positions` attend to.
 
         positions: [rows, width]
         """
@@ -45,14 +45,14 @@ class Reach:
 
 @dataclass(frozen=True)
 class LayerMemory:
-    """A layer's memory of a text: keys and values of what its attention sees, so many states, both, or nothing."""
+    """A layer's memory of a text: keys and values within a reach, a number of states, both, or neither."""
 
     reach: Reach | None = None
     states: int = 0
 
 
 def kind_of(name: str, config: Any) -> LayerMemory:
-    """Memory of layers of a kind, by its name in the configuration. Raises OptionError for a name that is not known."""
+    """Return the memory of a layer type of the configuration. Raises OptionError for an unknown type."""
     window: int | None = getattr(config, "sliding_window", None)
     states: int = getattr(config, "number_of_conv_states", 1)
     match name:
@@ -78,7 +78,7 @@ def kind_of(name: str, config: Any) -> LayerMemory:
 
 
 def reaches(config: Any) -> dict[str, Reach]:
-    """The reach of each kind of layer that attends. Raises OptionError as `kind_of` does."""
+    """Return the reach of each attention layer type. Raises OptionError as `kind_of` does."""
     window: int | None = getattr(config, "sliding_window", None)
     chunk: int | None = getattr(config, "attention_chunk_size", None)
     names: list[str] | None = getattr(config, "layer_types", None)
@@ -89,7 +89,7 @@ def reaches(config: Any) -> dict[str, Reach]:
 
 
 def layer_kinds(config: Any) -> list[LayerMemory]:
-    """Memory of each layer, in order. Raises OptionError as `kind_of` does."""
+    """Return the memory of each layer, in order. Raises OptionError as `kind_of` does."""
     names: list[str] | None = getattr(config, "layer_types", None)
     count: int = config.num_hidden_layers
     if names is None:
@@ -98,7 +98,7 @@ def layer_kinds(config: Any) -> list[LayerMemory]:
 
 
 def layer_reaches(config: Any) -> list[Reach]:
-    """The reach of each layer of a model all of whose layers attend. Raises OptionError as `kind_of` does."""
+    """Return the reach of each layer of a model with attention layers only. Raises OptionError as `kind_of` does."""
     found = [kind.reach for kind in layer_kinds(config) if kind.reach is not None and not kind.states]
     if len(found) < config.num_hidden_layers:
         raise OptionError("layers that keep a state, or nothing, are read in another way")
@@ -106,15 +106,14 @@ def layer_reaches(config: Any) -> list[Reach]:
 
 
 def unscaled_context(config: Any) -> int | None:
-    """Number of tokens that a text may have without its rotary embeddings being scaled anew; None without limit.
+    """Return the context length for which rotary embeddings keep one scaling; None for unbounded.
 
-    LongRoPE has two sets of frequencies, for texts up to `original_max_position_embeddings` and for longer ones, and
-    dynamic NTK scaling has others for each length past `max_position_embeddings`. transformers chooses one for all
-    rows of a pass, the keys of a cache stay as they were written, and so beyond these lengths no text would be
-    as if it were alone.
+    LongRoPE has two sets of frequencies, for texts up to `original_max_position_embeddings` and for longer ones.
+    Dynamic NTK scaling depends on each length beyond `max_position_embeddings`. transformers uses one scaling for all
+    rows of a pass, and cached keys keep theirs, so longer texts would depend on the batch.
     """
     limits: list[int] = []
-    # MPT makes the biases of its attention for so many tokens.
+    # MPT has attention biases for this many tokens.
     for name in ("max_position_embeddings", "max_seq_len"):
         if (context := getattr(config, name, None)) is not None and context > 0:  # XLNet says -1 for no limit
             limits.append(context)

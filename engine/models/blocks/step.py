@@ -1,4 +1,4 @@
-"""A packed step: the tokens of all chunks behind one another, without padding."""
+"""A packed step: the tokens of all chunks are concatenated, without padding."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from .reach import Reach
 from .storage import BlockStorage, DeviceRows, Gathered, LayerBlocks, SlotMapping, has_kernels, slots_of
 
 SHORT = 16
-"""Up to so many tokens of a chunk are read by the kernel of short chunks."""
+"""Most tokens of a chunk for the kernel of short chunks, on a GPU."""
 FEW = 6
-"""The same on a CPU, where it reads keys and values again for each token; the other is as fast at 4 to 7 of them."""
+"""The same on a CPU, where that kernel reads keys and values for each token; both are equally fast for 4 to 7
+tokens."""
 WHOLE = 1024
-"""From so many tokens on a prompt that is read at once is worth a call of SDPA of its own, on a device."""
+"""Fewest tokens of a whole prompt for its own call of SDPA, on a GPU."""
 
 
 class DeviceStep(NamedTuple):
-    """A step that is on the device and nowhere else: what lies in `rows` may change between launches of a graph."""
+    """A step that is only on the device; contents of `rows` may change between launches of a CUDA graph."""
 
     layers: list[LayerBlocks]
     reaches: list[Reach]
@@ -34,7 +35,7 @@ class DeviceStep(NamedTuple):
     mutual: list[tuple[int, int]] | None = None
 
     def write(self, layer: LayerBlocks, keys: Tensor, values: Tensor) -> None:
-        """Store the keys and values [tokens, heads, size] of the step's tokens, if they have a slot."""
+        """Write keys and values [tokens, heads, size] of the step's tokens that have a slot."""
         slots = self.rows.slots
         if not has_kernels(keys.device):
             real = slots >= 0
@@ -43,7 +44,7 @@ class DeviceStep(NamedTuple):
 
 
 class Uploaded(NamedTuple):
-    """The rows of a step on a device: those of few tokens, those of many, and those that are whole prompts."""
+    """Rows of a step on a device: with few tokens, with many, and whole prompts."""
 
     narrow: DeviceRows
     wide: DeviceRows
@@ -52,15 +53,15 @@ class Uploaded(NamedTuple):
 
 
 class PackedStep:
-    """The data of a step for attention; made once for all layers.
+    """The attention metadata of a step, shared by all layers.
 
-    firsts, widths, starts, ends: of each chunk, its first token in the step, how many it has, where its first one lies
-        in its text, and how many tokens that text then has
-    short, long: which chunks are the one and the other
-    rows: what the kernel reads of the short ones
-    turn: which layer attends, where layers that share their attention say so; else None
-    uploaded: all chunks, on a device that has kernels
-    mutual: tokens that look at one another whatever their order, (from, to) in the step; None where none ever do
+    firsts, widths, starts, ends: of each chunk, its first token in the step, its number of tokens, its position in the
+        text, and the text's length after it
+    short, long: indices of short and long chunks
+    rows: kernel input of the short ones
+    turn: current attention layer, set by layers that share their attention; else None
+    uploaded: all chunks, on a device with kernels
+    mutual: ranges (from, to) of the step's tokens with bidirectional attention; None for models without it
     """
 
     def __init__(self, chunks: Sequence[Chunk], storage: BlockStorage, reaches: list[Reach], device: Any) -> None:
@@ -104,7 +105,7 @@ class PackedStep:
         self.last = [first + width - 1 for first, width in zip(self.firsts, self.widths, strict=True)]
 
     def _packed(self, blocks: array[int], tables: array[int], chosen: list[int]) -> AttentionRows:
-        """Some chunks, whose texts lie in `blocks` from `tables` on."""
+        """Return kernel rows of chosen chunks, whose block ids begin at `tables` in `blocks`."""
         if not chosen:
             none = np.empty(0, np.int32)
             return AttentionRows(none, none, none, none, none)
@@ -115,7 +116,7 @@ class PackedStep:
 
     @property
     def long_rows(self) -> AttentionRows:
-        """The long chunks as `rows` has the short ones."""
+        """Kernel rows of the long chunks."""
         blocks, tables = array("i"), array("i")
         for chunk in self.long:
             tables.append(len(blocks))
@@ -123,7 +124,7 @@ class PackedStep:
         return self._packed(blocks, tables, self.long)
 
     def rows_of(self, width: int) -> AttentionRows:
-        """All chunks, cut into pieces of up to so many tokens."""
+        """Return kernel rows of all chunks, cut into pieces of up to `width` tokens."""
         blocks, pieces = array("i"), array("i")
         for first, count, start, chunk in zip(self.firsts, self.widths, self.starts, self._chunks, strict=True):
             for at in range(0, count, width):
@@ -134,11 +135,11 @@ class PackedStep:
 
     @property
     def limits(self) -> NDArray[np.int64]:
-        """Reach of each layer [layers, 2]: window and chunk, 0 without limit."""
+        """Attention span of each layer [layers, 2]: window and chunk, 0 for unbounded."""
         return np.array([(reach.window or 0, reach.chunk or 0) for reach in self.reaches], np.int64)
 
     def _upload(self, slots: array[int]) -> Uploaded:
-        """Bring everything that kernels have to know to the device, in one copy for which nobody waits."""
+        """Copy all kernel inputs to the device in one asynchronous transfer."""
         wide: list[int] = []
         prompts: list[int] = []
         for row in self.long:
@@ -171,18 +172,18 @@ class PackedStep:
         return Uploaded(narrow, many, long, prompts)
 
     def write(self, layer: LayerBlocks, keys: Tensor, values: Tensor) -> None:
-        """Store the keys and values [tokens, heads, size] of the step's tokens."""
+        """Write keys and values [tokens, heads, size] of the step's tokens."""
         layer.write(keys, values, self.places)
 
     def blocks_of(self, chunk: int) -> NDArray[np.int32]:
-        """Blocks of a long chunk's text."""
+        """Return the block ids of a long chunk's text."""
         if chunk not in self._blocks:
-            # A copy: while an array looks at a table, that cannot grow.
+            # A copy: an array that views a table prevents its growth.
             self._blocks[chunk] = np.array(self._chunks[chunk].table.blocks, np.int32)
         return self._blocks[chunk]
 
     def scratch(self, part: int, heads: int, dtype: Any) -> NDArray[Any]:
-        """Room for the scores of one token, for each thread its own."""
+        """Return a thread's buffer for the scores of one token."""
         key = part, heads, dtype
         if key not in self._scratch:
             longest = max(self.ends[row] for row in self.short)
@@ -190,14 +191,14 @@ class PackedStep:
         return self._scratch[key]
 
     def settings(self, scale: float, cap: float | None, dtype: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Scale and soft cap as the kernel takes them, and no sinks."""
+        """Return scale and soft cap as kernel input, and empty sinks."""
         key = scale, cap, dtype
         if key not in self._settings:
             self._settings[key] = np.array([scale, cap or 0], dtype), np.empty(0, dtype)
         return self._settings[key]
 
     def similar(self) -> list[list[int]]:
-        """The short chunks, those together whose texts are about as long."""
+        """Return the short chunks grouped by similar lengths."""
         found: dict[tuple[int, int], list[int]] = {}
         for row in self.short:
             length = (self.ends[row] // BLOCK).bit_length(), (self.widths[row] - 1).bit_length()
@@ -205,7 +206,7 @@ class PackedStep:
         return list(found.values())
 
     def gather(self, chosen: list[int]) -> GatheredChunks:
-        """The texts of some chunks, with which tokens of the step they read; the same for all layers."""
+        """Return the texts of chosen chunks, cached for all layers."""
         key = tuple(chosen)
         if key not in self._gathered:
             self._gathered[key] = GatheredChunks(self, self._chunks, chosen, self._device)
@@ -213,10 +214,10 @@ class PackedStep:
 
 
 class GatheredChunks:
-    """The texts of some chunks of a step, padded.
+    """Texts of some chunks of a step, padded.
 
-    tokens: int64 [rows, width] places in the step, the last one again where a chunk is shorter; real: bool, where not
-    positions: the same tokens' places in their texts
+    tokens: int64 [rows, width], indices in the step; shorter chunks repeat their last; real: bool, False for repeats
+    positions: of the same tokens in their texts
     """
 
     def __init__(self, step: PackedStep, chunks: Sequence[Chunk], chosen: list[int], device: Any) -> None:
@@ -233,5 +234,5 @@ class GatheredChunks:
         self.real: Tensor = steps < lengths
 
     def of_layer(self, layer: LayerBlocks) -> tuple[Tensor, Tensor]:
-        """Keys and values [rows, heads, tokens, size]."""
+        """Return keys and values [rows, heads, tokens, size]."""
         return layer.read(self._texts)

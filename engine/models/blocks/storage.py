@@ -19,12 +19,12 @@ from ...memory.tables import BLOCK, FREED, BlockTable
 
 
 class DeviceRows(NamedTuple):
-    """Rows of a step, in tensors of one device; row r reads tokens `firsts[r]` ... of the step.
+    """Rows of a step in tensors of one device. Row r reads tokens from `firsts[r]` on of the step.
 
-    slots: int32 [tokens], where the keys and values of the step's tokens go, block * BLOCK + place; -1 for nowhere
-    tables: int32 [rows, most], the blocks of each row
-    firsts, widths, starts: int32 [rows]; row r's tokens lie at `starts[r]` ... of its text, a row may have none
-    longest, widest: no text has more tokens, with those of this step, and no row reads more
+    slots: int32 [tokens], slots for keys and values of the step's tokens, block * BLOCK + offset; -1 for none
+    tables: int32 [rows, most], block ids of each row
+    firsts, widths, starts: int32 [rows]; row r's tokens begin at position `starts[r]` of its text; width 0 is allowed
+    longest, widest: bounds of text lengths after this step, and of widths
     """
 
     slots: Tensor
@@ -36,20 +36,20 @@ class DeviceRows(NamedTuple):
     widest: int
 
     def on(self, device: torch.device) -> DeviceRows:
-        """The same on another device."""
+        """Return the rows on a device."""
         if self.slots.device == device:
             return self
         slots, tables, firsts, widths, starts = (tensor.to(device) for tensor in self[:5])
         return DeviceRows(slots, tables, firsts, widths, starts, self.longest, self.widest)
 
     def part(self, low: int, high: int, longest: int, widest: int) -> DeviceRows:
-        """Some of the rows."""
+        """Return rows `low` to `high`."""
         tables, firsts, widths, starts = (column[low:high] for column in self[1:5])
         return DeviceRows(self.slots, tables, firsts, widths, starts, longest, widest)
 
 
 def has_kernels(device: torch.device) -> bool:
-    """True if there are kernels for what lies on this device."""
+    """Test whether there are kernels for tensors of this device."""
     return device.type == "cuda" and _triton()
 
 
@@ -59,15 +59,15 @@ def _triton() -> bool:
 
 
 IN_PLACE = {torch.float32, torch.float64}
-"""Types that the kernels for CPUs read and write in place."""
+"""dtypes that CPU kernels read and write in place."""
 
 
 class LayerBlocks:
-    """One layer's keys and values: [blocks, heads, BLOCK, row length], whose sizes need not be the same.
+    """Keys and values of a layer: [blocks, heads, BLOCK, row length]; their sizes may differ.
 
-    kept: the type in which they are kept, if it is not that of the states, which `dtype` is once there is room
+    kept: storage dtype, if other than that of the states, which is `dtype` after allocation
     sizes: of keys and of values
-    arrays: keys and values as NumPy arrays, where kernels read them in place, as stored.py says; else None
+    arrays: keys and values as NumPy arrays, if kernels read them in place (see stored.py); else None
     """
 
     def __init__(self, blocks: int, kept: torch.dtype | None = None) -> None:
@@ -80,7 +80,7 @@ class LayerBlocks:
         self.arrays: tuple[NDArray[Any], NDArray[Any]] | None = None
 
     def write(self, keys: Tensor, values: Tensor, places: SlotMapping) -> None:
-        """Store the keys and values [tokens, heads, size] of new tokens."""
+        """Write keys and values [tokens, heads, size] of new tokens."""
         self.allocate(keys, values)
         if self.arrays is not None:
             slots = places.on(keys.device).numpy()
@@ -96,9 +96,9 @@ class LayerBlocks:
             self.values[blocks, :, within] = values
 
     def allocate(self, keys: Tensor, values: Tensor) -> None:
-        """Make room for keys and values such as these [tokens, heads, size], unless there is.
+        """Allocate storage for keys and values like these [tokens, heads, size], once.
 
-        Raises OptionError for those that cannot be kept in another type.
+        Raises OptionError if they cannot be stored in another dtype.
         """
         if self.keys.numel():
             return
@@ -117,7 +117,7 @@ class LayerBlocks:
             self.arrays = _array(self.keys), _array(self.values)
 
     def read(self, rows: Gathered | RightAligned) -> tuple[Tensor, Tensor]:
-        """The keys and values [rows, heads, longest, size] of whole texts; zeros where there is none."""
+        """Return keys and values [rows, heads, longest, size] of whole texts, zero where absent."""
         keys, values = rows.of(self.keys), rows.of(self.values)
         if self.kept is None:
             return keys, values
@@ -160,9 +160,9 @@ class NoMemory:
 
 
 class SlotMapping:
-    """Slots of the new tokens of a pass.
+    """Slots of a pass's new tokens.
 
-    slots: int32 [tokens], block * BLOCK + place in the block, on any device
+    slots: int32 [tokens], block * BLOCK + offset in the block, on any device
     """
 
     def __init__(self, slots: Tensor) -> None:
@@ -171,13 +171,13 @@ class SlotMapping:
         self._split: tuple[Tensor, Tensor] | None = None
 
     def on(self, device: torch.device) -> Tensor:
-        """The slots in memory of a device."""
+        """Return the slots on a device."""
         if device not in self._slots:
             self._slots[device] = self._first.to(device)
         return self._slots[device]
 
     def split(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Blocks and places in them, int64 [tokens]."""
+        """Return blocks and offsets in them, int64 [tokens]."""
         if self._split is None or self._split[0].device != device:
             slots = self.on(device).long()
             self._split = slots // BLOCK, slots % BLOCK
@@ -185,9 +185,9 @@ class SlotMapping:
 
 
 class Gathered:
-    """Some whole texts, to be read as if they were padded to the longest.
+    """Whole texts, padded on the right to the longest.
 
-    tables: their blocks; ends: how many tokens each has, with those that are written in this pass
+    tables: their blocks; ends: their lengths after this pass
     """
 
     def __init__(self, tables: Sequence[BlockTable], ends: Sequence[int], device: torch.device) -> None:
@@ -205,9 +205,9 @@ class Gathered:
         self._rows = len(tables)
 
     def of(self, stored: Tensor) -> Tensor:
-        """Keys and values of these texts: [rows, heads, end, size].
+        """Return keys or values of these texts: [rows, heads, end, size].
 
-        Zeros where there is none: attention multiplies what it masks by 0, and 0 times NaN is NaN.
+        Absent entries are zeros: attention multiplies masked values by 0, and 0 times NaN is NaN.
         """
         _, heads, _, size = stored.shape
         blocks = stored.index_select(0, self._index).view(self._rows, -1, heads, BLOCK, size)
@@ -216,10 +216,10 @@ class Gathered:
 
 
 class RightAligned:
-    """Some whole texts, to be read as if they were padded to the longest on the left.
+    """Whole texts, padded on the left to the longest.
 
-    tables: their blocks; ends: how many tokens each has, with those that are written in this pass
-    absent: bool [rows, end], of the columns before a text; None if there is none
+    tables: their blocks; ends: their lengths after this pass
+    absent: bool [rows, end], padding columns; None if there are none
     """
 
     def __init__(self, tables: Sequence[BlockTable], ends: Sequence[int], device: torch.device) -> None:
@@ -233,26 +233,27 @@ class RightAligned:
         self._within = torch.as_tensor(slots % BLOCK).to(device)
 
     def of(self, stored: Tensor) -> Tensor:
-        """States of these texts: [rows, heads, end, size]; zeros where there is none, as in `Gathered`."""
+        """Return keys or values of these texts: [rows, heads, end, size]; absent entries are zeros, as in
+        `Gathered`."""
         texts = stored[self._blocks, :, self._within].transpose(1, 2)
         return texts if self.absent is None else texts.masked_fill(self.absent[:, None, :, None], 0)
 
 
 def slots_of(table: BlockTable, start: int, width: int) -> NDArray[np.int32]:
-    """The slots of tokens `start` ... `start + width - 1` of a text, int32."""
+    """Return the slots of tokens `start` to `start + width - 1` of a text, int32."""
     at = np.arange(start, start + width, dtype=np.int32)
     return np.frombuffer(table.blocks, np.int32)[at // BLOCK] * np.int32(BLOCK) + at % BLOCK
 
 
 def _rows(entries: Tensor) -> Tensor:
-    """Entries [tokens, heads, size] as kernels take them, the numbers of each next to one another."""
+    """Return entries [tokens, heads, size] with contiguous last dimension, for kernels."""
     return entries if entries.stride(2) == 1 else entries.contiguous()
 
 
 def _zeros(blocks: int, like: Tensor, kind: torch.dtype) -> Tensor:
-    """[blocks, heads, BLOCK, row length] of a type, for entries such as `like` [tokens, heads, size].
+    """Return zeros [blocks, heads, BLOCK, row length] for entries like `like` [tokens, heads, size].
 
-    On a CPU memory is reserved, and taken by and by as blocks are first written.
+    On a CPU the operating system provides memory when blocks are first written.
     """
     if like.device.type != "cpu":
         return like.new_zeros((blocks, like.shape[1], BLOCK, like.shape[2]), dtype=kind)
@@ -262,10 +263,10 @@ def _zeros(blocks: int, like: Tensor, kind: torch.dtype) -> Tensor:
 
 
 def _array(stored: Tensor) -> NDArray[Any]:
-    """Keys or values as kernels take them."""
+    """Return stored keys or values as an array for kernels; float16 as uint16."""
     return stored.numpy().view(np.uint16) if stored.dtype == torch.float16 else stored.numpy()
 
 
 def _widened(stored: Tensor, size: int) -> Tensor:
-    """Keys or values [..., size] of rows that are kept in fewer bits."""
+    """Return keys or values [..., size] of rows stored in fewer bits."""
     return torch.as_tensor(widened_rows(_array(stored))[..., :size])

@@ -1,1 +1,1 @@
-"""Models of GGUF files: {file, network} < {tokenizer, architectures} < loading."""
+"""Models of GGUF files. Imports: file and network by tokenizer and architectures, and all by loading."""

@@ -1,7 +1,7 @@
-"""Architectures of GGUF files: which class of transformers each is, and how its metadata make a configuration of that.
+"""Architectures of GGUF files: their classes in transformers, and the translation of metadata to configurations.
 
-Keys and their defaults are those of llama.cpp, and so is what a converter does to weights: rows of queries and keys of
-some architectures lie in pairs, and norms of Gemma are stored with 1 added.
+Keys and defaults are those of llama.cpp, as are a converter's changes of weights: some architectures interleave the
+rows of queries and keys in pairs, and norms of Gemma are stored with 1 added.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _HARMLESS = {
     "vocab_size", "rope.scaling.finetuned", "tensor_data_layout", "rope.scaling.yarn_ext_factor",
     "attention.temperature_length",
 }  # fmt: skip
-"""Keys of which nothing that is computed depends, or which say again what others say."""
+"""Keys without effect on computation, or redundant ones."""
 LONG, SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
 
 
 class Facts:
-    """The metadata of an architecture, by keys without its name; which were asked for is kept."""
+    """The metadata of an architecture by keys without its name. It records the keys that were read."""
 
     def __init__(self, file: GGUFFile, name: str) -> None:
         self.file = file
@@ -35,11 +35,11 @@ class Facts:
         self._asked: set[str] = set()
 
     def has(self, key: str) -> bool:
-        """True if the file has a value."""
+        """Test whether the file has a value."""
         return self._prefix + key in self.file.metadata
 
     def count(self, key: str, default: int | None = None, least: int = 1) -> int:
-        """A number of things, also where it is said of each layer and the same of all. Raises ModelError."""
+        """Return an integer, or the common value of a per-layer array. Raises ModelError."""
         value = self.value(key, default)
         if isinstance(value, np.ndarray):
             several: list[Any] = cast("NDArray[Any]", value).tolist()
@@ -49,19 +49,19 @@ class Facts:
         return value
 
     def real(self, key: str, default: float | None = None) -> float:
-        """A number above zero. Raises ModelError."""
+        """Return a number above zero. Raises ModelError."""
         value = self.value(key, default)
         if type(value) not in (int, float) or not 0 < value < math.inf:
             raise self._unusable(key, value, "a number above 0")
         return float(value)
 
     def value(self, key: str, default: Any = None) -> Any:
-        """A value as it is; the default where there is none."""
+        """Return a value unchanged, or the default."""
         self._asked.add(key)
         return self.file.metadata.get(self._prefix + key, default)
 
     def check_all_asked(self) -> None:
-        """Raise ModelError for a key of the architecture's that nobody asked for, unless its value is 0 or False."""
+        """Raise ModelError for an unread key of the architecture with a value other than 0 or False."""
         for key, value in self.file.metadata.items():
             inner = key.removeprefix(self._prefix)
             if inner == key or inner in self._asked or inner in _HARMLESS:
@@ -84,10 +84,10 @@ class Facts:
 class Architecture:
     """An architecture of GGUF files.
 
-    network, config: the names of its classes in transformers
-    options: what the configuration is made with
-    in_pairs: whether rows of queries and keys lie as they are turned, in pairs, where transformers has two halves
-    added: what norms are stored with, besides their weights
+    network, config: names of its classes in transformers
+    options: returns the configuration's arguments
+    in_pairs: whether rows of queries and keys are interleaved in pairs, rather than in two halves as in transformers
+    added: constant added to stored norm weights
     """
 
     network: str
@@ -118,7 +118,8 @@ def _common(facts: Facts) -> dict[str, Any]:
 
 
 def _turned(facts: Facts, size: int, theta: float = 10_000.0, *, in_part: bool = False) -> dict[str, Any]:
-    """Options of rotary embeddings. size: of a head; theta: the default; in_part: a part of a head may be turned"""
+    """Return options of rotary embeddings. size: of a head; theta: default; in_part: only a part of a head may be
+    rotated"""
     turned = facts.count("rope.dimension_count", size)
     found: dict[str, Any] = {"rope_theta": facts.real("rope.freq_base", theta)}
     if turned != size and not (in_part and turned < size):
@@ -128,7 +129,7 @@ def _turned(facts: Facts, size: int, theta: float = 10_000.0, *, in_part: bool =
     factor = facts.value("rope.scaling.factor") or facts.value("rope.scale_linear")
     kind = facts.value("rope.scaling.type", "linear" if factor else "none")
     scales = {"none": _unscaled, "linear": _linear, "yarn": _yarn, "longrope": _long}
-    if in_part and LONG in facts.file.tensors:  # which older files do not say
+    if in_part and LONG in facts.file.tensors:  # older files omit the type
         kind = "longrope"
     if kind not in scales:
         raise ModelError(f"{facts.file.path}: rope.scaling.type={kind!r:.60}; read are {', '.join(scales)}")
@@ -216,7 +217,7 @@ def _phi3(facts: Facts) -> dict[str, Any]:
 
 
 def _gemma(facts: Facts, largest: int) -> dict[str, Any]:
-    """Options that Gemma 2 and 3 have alike. largest: layers of the one whose attention has a scale of its own"""
+    """Return the common options of Gemma 2 and 3. largest: layer count of the model with its own attention scale"""
     common = _common(facts)
     heads, hidden = common["num_attention_heads"], common["hidden_size"]
     is_largest = common["num_hidden_layers"] == largest
@@ -268,4 +269,4 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "smollm3": Architecture("SmolLM3ForCausalLM", "SmolLM3Config", _llama, in_pairs=True),
     "mistral3": Architecture("Ministral3ForCausalLM", "Ministral3Config", _mistral3, in_pairs=True),
 }
-"""By `general.architecture`. Mistral's first models are of llama."""
+"""By `general.architecture`. Early Mistral models are "llama"."""

@@ -1,4 +1,4 @@
-"""GGUF files: metadata, and tensors that are found by the header and mapped; what is wrong is said with its place."""
+"""GGUF files: metadata and memory-mapped tensors. Errors state their place in the file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS: Mapping[int, str] = {
     0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 10: "Q2_K", 11: "Q3_K", 12: "Q4_K",
     13: "Q5_K", 14: "Q6_K", 20: "IQ4_NL", 30: "BF16",
 }  # fmt: skip
-"""Types of tensors by their number in a file."""
+"""Tensor types by their number in a file."""
 _OTHERS: Mapping[int, str] = {
     9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 21: "IQ3_S", 22: "IQ2_S",
     23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0",
@@ -32,11 +32,11 @@ _OTHERS: Mapping[int, str] = {
 
 @dataclass(frozen=True)
 class GGUFTensor:
-    """A tensor as it lies in a file.
+    """A tensor of a file.
 
     kind: its type, such as "Q4_1" or "F32"
     shape: rows first; weights of a product are [out, in]
-    data: uint8 [rows, bytes of a row], mapped and not to be written
+    data: uint8 [rows, bytes of a row], mapped and read-only
     """
 
     name: str
@@ -45,7 +45,7 @@ class GGUFTensor:
     data: NDArray[np.uint8]
 
     def reals(self) -> NDArray[np.float32]:
-        """Its numbers as float32, of those that are not quantized: F32, F16 and BF16."""
+        """Return the values of an F32, F16 or BF16 tensor as float32."""
         found = self.data.view(_REALS[self.kind])
         if self.kind == "BF16":
             found = (found.astype(np.uint32) << 16).view(np.float32)
@@ -54,7 +54,7 @@ class GGUFTensor:
 
 @dataclass(frozen=True)
 class GGUFFile:
-    """Contents of a file: metadata by key, arrays of numbers as NumPy's, and tensors by name."""
+    """The contents of a file: metadata by key, with NumPy arrays of numbers, and tensors by name."""
 
     path: Path
     metadata: Mapping[str, Any]
@@ -62,7 +62,7 @@ class GGUFFile:
 
     @classmethod
     def open(cls, path: str | Path) -> GGUFFile:
-        """Read the header of a file and map the rest. Raises ModelError."""
+        """Read the header of a file, and map the rest. Raises ModelError."""
         path = Path(path)
         try:
             data = mapped(path)
@@ -76,14 +76,14 @@ class GGUFFile:
         return cls(path, header.metadata, found)
 
     def need(self, key: str, kind: type | tuple[type, ...]) -> Any:
-        """A value of the metadata. Raises ModelError where there is none, or one of another type."""
+        """Return a value of the metadata. Raises ModelError if it is missing or of another type."""
         value = self.metadata.get(key)
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise ModelError(f"{self.path}: the metadata has no usable {key!r} ({value!r:.60})")
         return value
 
     def reals(self, name: str) -> NDArray[np.float32]:
-        """The numbers of a tensor. Raises ModelError where they are quantized."""
+        """Return the values of a tensor. Raises ModelError if it is quantized."""
         tensor = self.tensors[name]
         if tensor.kind not in _REALS:
             raise ModelError(
@@ -92,7 +92,7 @@ class GGUFFile:
         return tensor.reals()
 
     def numbers(self, key: str, count: int) -> NDArray[Any] | None:
-        """So many numbers of the metadata; None where there are none. Raises ModelError for another value."""
+        """Return an array of `count` numbers of the metadata; None if missing. Raises ModelError for other values."""
         value = self.metadata.get(key)
         if value is None:
             return None
@@ -101,7 +101,7 @@ class GGUFFile:
         return cast("NDArray[Any]", value)
 
     def texts(self, key: str) -> list[str]:
-        """An array of texts of the metadata, one at least. Raises ModelError for another value."""
+        """Return a non-empty array of texts of the metadata. Raises ModelError for other values."""
         value = self.metadata.get(key)
         if not isinstance(value, list) or not value:
             raise ModelError(f"{self.path}: the metadata has no texts by the name of {key!r}; convert the model again")
@@ -117,14 +117,14 @@ class GGUFFile:
 
 
 def _is_utf8(text: str) -> bool:
-    """True if a text is without bytes that had to be escaped."""
+    """Test whether a text contains no escaped bytes."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _tensors(
     data: mmap.mmap, heads: Sequence[TensorHead], size: int, metadata: Mapping[str, Any]
 ) -> dict[str, GGUFTensor]:
-    """The tensors of a file whose header has so many bytes. Raises GGUFError."""
+    """Return the tensors of a file. size: of the header in bytes. Raises GGUFError."""
     alignment = metadata.get("general.alignment", _ALIGNMENT)
     if type(alignment) is not int or not 1 <= alignment <= 1 << 20 or alignment & (alignment - 1):
         raise GGUFError(f"at byte 0: general.alignment={alignment!r:.40} is no power of two")

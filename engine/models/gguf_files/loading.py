@@ -1,4 +1,4 @@
-"""Models from GGUF files: modules of transformers with products of mapped weights, or weights alone for kernels."""
+"""Loading of GGUF files: as modules of transformers with mapped weights, or as bare weights for kernels."""
 
 from __future__ import annotations
 
@@ -35,19 +35,20 @@ _NAMES = {
     "queries": "attn_q", "keys": "attn_k", "values": "attn_v", "out": "attn_output", "gates": "ffn_gate",
     "up": "ffn_up", "down": "ffn_down",
 }  # fmt: skip
-"""Products of a described decoder, as files call them."""
+"""Tensor names of a described decoder's products."""
 _SOME = 1 << 20
-"""Blocks whose scales are looked at together."""
+"""Number of blocks whose scales are checked at a time."""
 
 
 def load_gguf(
     path: str | Path, dtype: torch.dtype | None = None, *, for_kernels: bool = False
 ) -> tuple[Any, GGUFTokenizer]:
-    """The model and the tokenizer of a file, whose weights are mapped.
+    """Return the model and the tokenizer of a file, with mapped weights.
 
-    dtype: into which all weights are unpacked instead
-    for_kernels: whether it may be a GGUFNetwork, where that can be; else it is a model of transformers
-    Raises ModelError for the file, OptionError where the package gguf is absent.
+    dtype: unpack all weights to this dtype instead
+    for_kernels: allow a GGUFNetwork if possible, rather than a model of transformers
+
+    Raises ModelError for the file, OptionError without the package gguf.
     """
     path = Path(path)
     if find_spec("gguf") is None:
@@ -66,7 +67,7 @@ def load_gguf(
 
 
 class _Loader:
-    """Puts the tensors of a file where its architecture has them, and keeps account of those that it took."""
+    """Assigns the tensors of a file to the parameters of its architecture, and records which are used."""
 
     def __init__(self, file: GGUFFile, tokenizer: GGUFTokenizer, dtype: torch.dtype | None) -> None:
         self._file = file
@@ -76,7 +77,7 @@ class _Loader:
         self._quants: Any = import_module("gguf.quants")
 
     def model(self, for_kernels: bool) -> Any:
-        """The model, with all weights. Raises ModelError."""
+        """Return the model with all weights. Raises ModelError."""
         name: str = self._file.need("general.architecture", str)
         architecture = ARCHITECTURES.get(name)
         if architecture is None:
@@ -104,7 +105,7 @@ class _Loader:
         return (model if self._dtype is None else model.to(self._dtype)).eval()
 
     def _config(self, architecture: Architecture, options: dict[str, Any]) -> Any:
-        """The configuration of the model."""
+        """Return the configuration of the model."""
         words = self._tensor(f"{_EMBEDDING}.weight")
         if len(words.shape) != 2 or words.shape[0] < len(self._tokenizer):
             raise self._fault(
@@ -117,7 +118,7 @@ class _Loader:
                 bos_token_id=ids.bos_token_id, eos_token_id=ids.eos_token_id, pad_token_id=ids.pad_token_id,
                 name_or_path=str(self._file.path),
             )  # fmt: skip
-        except Exception as error:  # configurations and modules raise whatever they come upon
+        except Exception as error:  # configurations and modules raise various exceptions
             raise self._no_config(architecture, error) from error
 
     def _no_config(self, architecture: Architecture, error: Exception) -> ModelError:
@@ -130,9 +131,9 @@ class _Loader:
         )
 
     def _description(self, config: Any) -> DecoderDescription | None:
-        """Description for kernels; None where none runs the model, or products are biased otherwise.
+        """Return a description for kernels; None if no kernel runs the model, or if biases differ from it.
 
-        All heads and layers have to have tensors of the sizes that follow from it.
+        All heads and layers need tensors of the shapes that follow from it.
         """
         tensors, known = self._file.tensors, DESCRIBED.get(config.model_type)
         if known is None:
@@ -146,7 +147,7 @@ class _Loader:
         return description if biases <= own else None
 
     def _network(self, architecture: Architecture, config: Any, description: DecoderDescription) -> GGUFNetwork:
-        """The model, of weights alone."""
+        """Return the model as bare weights."""
         words = self._take(f"{_EMBEDDING}.weight", (description.vocabulary, description.hidden))
         embedding = self._quantized_embedding(words, 1.0)
         head = embedding.matrix
@@ -192,7 +193,7 @@ class _Loader:
         return Norm(torch.as_tensor(self._reals(f"{name}.weight", (width,))), None)
 
     def _rotary(self, config: Any, size: int) -> Rotary:
-        """Frequencies as transformers has them, of heads that are turned as a whole."""
+        """Return frequencies as in transformers, for heads that are rotated as a whole."""
         given: dict[str, Any] = config.rope_parameters
         if given["rope_type"] == "default":
             return Rotary(self._turned(1.0 / given["rope_theta"] ** (torch.arange(0, size, 2).float() / size)), 1.0)
@@ -200,17 +201,17 @@ class _Loader:
         return Rotary(self._turned(frequencies), scaling)
 
     def _empty(self, architecture: Architecture, config: Any) -> Any:
-        """The model of transformers without values."""
+        """Return the model of transformers on the meta device."""
         try:
             with torch.device("meta"):
                 model = getattr(transformers, architecture.network)(config)
-        except Exception as error:  # as configurations
+        except Exception as error:  # as for configurations
             raise self._no_config(architecture, error) from error
         model.generation_config = self._generation_config()
         return model
 
     def _fill(self, model: Any, architecture: Architecture, names: Any) -> None:
-        """Put weights into all modules that have some."""
+        """Assign weights to all modules with parameters."""
         words = self._take(f"{_EMBEDDING}.weight", model.model.embed_tokens.weight.shape)
         model.model.embed_tokens = embedding = self._embedding(model.model.embed_tokens, words)
         config = model.config
@@ -248,7 +249,7 @@ class _Loader:
         return QuantizedEmbedding(_matrix(words), partial(self._quants.dequantize, qtype=kind), scale)
 
     def _tied(self, embedding: Any) -> nn.Module:
-        """A head of the same weights."""
+        """Return a head with the embedding's weights."""
         if isinstance(embedding, QuantizedEmbedding):
             return QuantizedLinear(embedding.matrix)
         head = nn.Linear(*reversed(embedding.weight.shape), bias=False, device="meta")
@@ -256,7 +257,7 @@ class _Loader:
         return head
 
     def _linear(self, name: str, empty: nn.Linear, heads: int | None = None) -> nn.Module:
-        """A linear layer. heads: as for `_product`"""
+        """Return a linear layer. heads: as for `_product`"""
         rows, width = empty.out_features, empty.in_features
         needs = "bias" in dict(empty.named_parameters()) or f"{name}.bias" in self._file.tensors
         found, order, added = self._product(name, rows, width, needs, heads)
@@ -271,9 +272,9 @@ class _Loader:
     def _product(
         self, name: str, rows: int, width: int, has_bias: bool, heads: int | None
     ) -> tuple[GGUFTensor, NDArray[np.int64] | None, Tensor | None]:
-        """The tensor of a product, the order of its rows if it is another, and its bias.
+        """Return the tensor of a product, a permutation of its rows or None, and its bias.
 
-        heads: how many there are whose rows lie in pairs
+        heads: number of heads whose rows are interleaved in pairs
         """
         found = self._take(f"{name}.weight", (rows, width))
         bias = self._reals(f"{name}.bias", (rows,)) if has_bias else None
@@ -283,7 +284,7 @@ class _Loader:
         return found, order, None if bias is None else torch.as_tensor(bias)
 
     def _unpacked(self, tensor: GGUFTensor, data: NDArray[np.uint8]) -> nn.Parameter:
-        """The numbers of a tensor, of which these are the rows, in the type that is asked for."""
+        """Return the values of a tensor's rows in the requested dtype."""
         numbers = self._quants.dequantize(data, import_module("gguf").GGMLQuantizationType[tensor.kind])
         return nn.Parameter(torch.tensor(numbers, dtype=self._dtype), requires_grad=False)
 
@@ -293,7 +294,7 @@ class _Loader:
             setattr(module, own, _parameter(numbers - np.float32(added) if added else numbers))
 
     def _turn(self, model: Any, options: dict[str, Any]) -> None:
-        """Make rotary embeddings with values, divided by what the file has for each frequency."""
+        """Create rotary embeddings, with frequencies divided by the file's factors."""
         empty = model.model.rotary_emb
         if options["rope_parameters"].get("rope_type") == "longrope":
             for name in (LONG, SHORT):
@@ -304,7 +305,7 @@ class _Loader:
             rotary.original_inv_freq = rotary.inv_freq.clone()
 
     def _turned(self, frequencies: Tensor) -> Tensor:
-        """Frequencies, divided by what the file has for each."""
+        """Divide frequencies by the file's factors."""
         if _TURNS not in self._file.tensors:
             return frequencies
         factors = torch.as_tensor(self._reals(_TURNS, frequencies.shape))
@@ -319,7 +320,7 @@ class _Loader:
         return found
 
     def _take(self, name: str, shape: Sequence[int]) -> GGUFTensor:
-        """A tensor of this shape, of usable numbers."""
+        """Return a tensor after checks of its shape and values."""
         found = self._tensor(name)
         if found.shape != tuple(shape):
             raise self._fault(f"the tensor {name!r} has the shape {found.shape}; {tuple(shape)} is expected")
@@ -329,7 +330,7 @@ class _Loader:
         return found
 
     def _reals(self, name: str, shape: Sequence[int]) -> NDArray[np.float32]:
-        """The numbers of a tensor, which may not be quantized."""
+        """Return the values of a tensor that is not quantized."""
         self._take(name, shape)
         return self._file.reals(name)
 
@@ -347,7 +348,7 @@ class _Loader:
 
 
 def _whole(path: Path) -> Any:
-    """The model of transformers in a file."""
+    """Load the model of transformers from a file."""
     return load_gguf(path)[0]
 
 
@@ -361,12 +362,12 @@ def _parameter(numbers: NDArray[np.float32]) -> nn.Parameter:
 
 
 def _halves(rows: int, heads: int) -> NDArray[np.int64]:
-    """Rows that lie in pairs, in the order of transformers, which has the halves of each head after another."""
+    """Return the permutation from interleaved pairs to transformers' two halves of each head."""
     return np.arange(rows).reshape(heads, rows // heads // 2, 2).swapaxes(1, 2).reshape(-1)
 
 
 def _is_finite(tensor: GGUFTensor) -> bool:
-    """True if all numbers are finite; of quantized ones, all scales."""
+    """Test whether all values are finite; for quantized tensors, all scales."""
     form = FORMATS[tensor.kind]
     flat = tensor.data.reshape(-1)
     count = flat.size // form.size

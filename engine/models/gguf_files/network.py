@@ -1,4 +1,4 @@
-"""Decoders of GGUF files that kernels run: weights by their description, without modules of transformers."""
+"""Decoders of GGUF files for kernels: bare weights with a description, without modules of transformers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ..quantized.modules import QuantizedLinear
 
 
 class GGUFNetwork(nn.Module):
-    """A decoder whose description is known, in place of the model of transformers, which takes longer to make.
+    """A described decoder, faster to create than the model of transformers.
 
-    description, weights: what kernels run; lm_head: the head. To call it calls the model of transformers.
-    make: loads that from the same file
+    description, weights: for kernels; lm_head: the head. Calling it runs the model of transformers.
+    make: loads that model from the same file
     """
 
     is_quantized = is_intact = True
@@ -39,28 +39,28 @@ class GGUFNetwork(nn.Module):
 
     @property
     def base_model(self) -> GGUFNetwork:
-        """The body, which is no module apart."""
+        """The body, which is this module itself."""
         return self
 
     @property
     def device(self) -> torch.device:
-        """Device of quantized weights, which are for a CPU."""
+        """Device of quantized weights, the CPU."""
         return torch.device("cpu")
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of states and norms."""
+        """The dtype of states and norms."""
         return torch.float32
 
     @cached_property
     def whole(self) -> Any:
-        """The model of transformers with the same weights, loaded when first asked for."""
+        """The model of transformers with the same weights, loaded on first use."""
         return self._make()
 
     def get_output_embeddings(self) -> QuantizedLinear:
-        """The head."""
+        """Return the head."""
         return self.lm_head
 
     def forward(self, input_ids: Any, **given: Any) -> Any:
-        """Outputs of the model of transformers."""
+        """Run the model of transformers."""
         return self.whole(input_ids, **given)

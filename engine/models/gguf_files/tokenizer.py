@@ -1,10 +1,10 @@
-"""Tokenizers out of the metadata of GGUF files, as fast tokenizers of transformers.
+"""Tokenizers from the metadata of GGUF files, as fast tokenizers of transformers.
 
-Texts come apart as in llama.cpp, where special tokens that a text spells out are those tokens. A tokenizer that
-llama.cpp knows by name stands here with the regular expressions of its own.
+Pre-tokenization follows llama.cpp, which also parses special tokens in texts. Its named pre-tokenizers are defined here
+by their regular expressions.
 """
 
-# Neither transformers nor tokenizers says of what its arguments are.
+# transformers and tokenizers are only partly typed.
 # pyright: reportUnknownMemberType=false
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _CASED = (
 
 
 def _digits(most: int) -> str:
-    """Words of any letters, and runs of so many digits."""
+    """Return a pattern of words, and of runs of up to `most` digits."""
     count = rf"\p{{N}}{{1,{most}}}" if most > 1 else r"\p{N}"
     return rf"{_SHORTENED}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{count}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_REST}"
 
 
 @dataclass(frozen=True)
 class _Cut:
-    """The cut of texts before bytes are merged.
+    """Pre-tokenization before byte-pair merges.
 
-    patterns: each cuts what those before it left
-    whole: whether a piece that is a token is that token, whatever merges say
-    begins: whether texts begin with BOS where the file does not say
+    patterns: each splits the pieces of those before it
+    whole: whether a piece that is a token is not merged
+    begins: default of adding BOS
     """
 
     patterns: tuple[str, ...]
@@ -77,10 +77,10 @@ _CUTS: Mapping[str, _Cut] = {
 
 
 class GGUFTokenizer(PreTrainedTokenizerFast):
-    """A tokenizer out of a GGUF file.
+    """A tokenizer from a GGUF file.
 
-    end_ids: the tokens that end a text: EOS, end of turn, end of message
-    unused_ids: tokens without a meaning, which spell nothing
+    end_ids: tokens that end a text: EOS, end of turn, end of message
+    unused_ids: unused tokens, which have no bytes
     """
 
     def __init__(
@@ -93,22 +93,22 @@ class GGUFTokenizer(PreTrainedTokenizerFast):
     ):
         self.end_ids, self.unused_ids = list(end_ids), list(unused_ids)
         if tokenizer_object is not None:
-            self._tokenizer = tokenizer_object  # of which transformers would make a copy, by way of JSON
+            self._tokenizer = tokenizer_object  # transformers would copy it by way of JSON
         super().__init__(*arguments, **options)
 
     @property
     def all_special_ids(self) -> list[int]:
-        """Those that spell nothing."""
+        """All tokens without bytes."""
         return [*super().all_special_ids, *self.unused_ids]
 
 
 def tokenizer_of(file: GGUFFile) -> GGUFTokenizer:
-    """The tokenizer of a file. Raises ModelError for one that is incomplete, or of another kind."""
+    """Return the tokenizer of a file. Raises ModelError for an incomplete or unsupported one."""
     return _Maker(file).tokenizer()
 
 
 class _Maker:
-    """Reads what the metadata say of tokens."""
+    """Builds a tokenizer from metadata."""
 
     def __init__(self, file: GGUFFile) -> None:
         self._file = file
@@ -152,7 +152,7 @@ class _Maker:
         )
 
     def _of_bytes(self) -> tuple[Tokenizer, bool]:
-        """Bytes that are merged, and whether texts begin with BOS."""
+        """Return byte-level BPE, and the default of adding BOS."""
         name = self._value("pre") or "default"
         cut = _CUTS.get(name)
         if cut is None:
@@ -162,7 +162,7 @@ class _Maker:
         merges = [(text[:at], text[at + 1 :]) for text, at in zip(texts, cuts, strict=True)]
         try:
             model = models.BPE(vocab=self._ids, merges=merges, ignore_merges=cut.whole)
-        except Exception as error:  # the library has no other class for a merge of what are no tokens
+        except Exception as error:  # the library has no class of its own for invalid merges
             raise self._no_merge(texts, merges) from error
         if min(cuts) < 1:
             raise self._no_merge(texts, merges)
@@ -175,7 +175,7 @@ class _Maker:
         return backend, cut.begins
 
     def _no_merge(self, texts: Sequence[str], merges: Sequence[tuple[str, str]]) -> ModelError:
-        """The fault of the first merge that is none."""
+        """Return the error of the first invalid merge."""
         number = next(
             number for number, (left, right) in enumerate(merges)
             if texts[number] != f"{left} {right}" or not {left, right, left + right} <= self._ids.keys()
@@ -183,7 +183,7 @@ class _Maker:
         return self._fault(f"merge {number:,}, {texts[number]!r:.60}, is not of two tokens that make a third")
 
     def _of_sentences(self) -> Tokenizer:
-        """Characters that are merged by scores, as in SentencePiece; those that no token is come apart into bytes."""
+        """Return BPE of characters by scores, as in SentencePiece, with byte fallback."""
         scores = self._file.numbers("tokenizer.ggml.scores", len(self._tokens))
         if scores is None or not np.isfinite(scores).all():
             raise self._fault("tokenizer.ggml.scores are missing, infinite or NaN; convert the model again")
@@ -202,7 +202,7 @@ class _Maker:
         return backend
 
     def _merges_by(self, scores: NDArray[Any]) -> list[tuple[str, str]]:
-        """All pairs of tokens that make a third, best first."""
+        """Return all pairs of tokens that form a token, best first."""
         found: list[tuple[float, int, str, str]] = []
         for token, text in enumerate(self._tokens):
             if self._kinds[token] in (TokenType.UNKNOWN, TokenType.CONTROL, TokenType.BYTE):
@@ -214,7 +214,7 @@ class _Maker:
         return [(left, right) for *_, left, right in found]
 
     def _frame(self, backend: Tokenizer, bos: int | None, eos: int | None, begins: bool) -> None:
-        """Put BOS and EOS about texts, where the file says so."""
+        """Add BOS and EOS to texts as the file specifies."""
         pieces, special = ["$A:0"], list[tuple[str, int]]()
         for name, token, default in (("bos", bos, begins), ("eos", eos, False)):
             asked = self._file.metadata.get(f"tokenizer.ggml.add_{name}_token", default and token is not None)
@@ -246,7 +246,7 @@ class _Maker:
         return found.astype(int).tolist()
 
     def _id(self, name: str, default: int | None = None) -> int | None:
-        """A token by what it is for; None where there is none."""
+        """Return the token of a purpose; None if there is none."""
         found = self._value(f"{name}_token_id")
         if found is None:
             return default if default is not None and default < len(self._tokens) else None

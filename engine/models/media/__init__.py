@@ -1,6 +1,5 @@
-"""Images and audio of prompts: what a processor makes of them, and their features, which stand in the places of tokens.
+"""Images and audio in prompts: their processing and features, which take the places of tokens.
 
-families says which architectures are run, and in what they differ; rows numbers the rows of features among token ids;
-processing reads them and prompts by the processor of transformers; features computes rows once for equal contents
-and keeps them; encoder puts these together for a runner.
+families lists supported architectures; rows encodes feature rows as token ids; processing applies processors of
+transformers; features computes and caches features; encoder combines these for a runner.
 """

@@ -1,4 +1,4 @@
-"""The parts of a model that read images and audio, and what the runner of its decoder asks of them."""
+"""The media parts of a model, and the inputs of its decoder."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from .rows import RowRun, key_of, row_id, runs_in
 class DecoderInputs(NamedTuple):
     """Inputs of a decoder in a step.
 
-    states: [tokens, size] in place of ids, where some are rows of features; else None
+    states: [tokens, size] in place of ids, if some tokens are feature rows; else None
     positions: int64 [tokens], or [axes, tokens]
-    mutual: tokens of the step that look at one another, (from, to); None where none ever do
-    further: arguments of the decoder besides
+    mutual: ranges (from, to) of tokens with bidirectional attention; None for models without it
+    further: further arguments of the decoder
     """
 
     states: Tensor | None
@@ -35,10 +35,11 @@ class DecoderInputs(NamedTuple):
 
 
 class MediaEncoder:
-    """The parts of a model that read images and audio.
+    """The media parts of a model.
 
-    model: of transformers, as a whole; body: its decoder; processor: that of the model
-    Raises OptionError for a processor that is not the model's.
+    model: of transformers, as a whole; body: its decoder; processor: the model's processor
+
+    Raises OptionError for a processor that does not belong to the model.
     """
 
     def __init__(self, model: Any, body: Any, processor: Any, family: Family) -> None:
@@ -53,7 +54,7 @@ class MediaEncoder:
 
     @property
     def marks(self) -> dict[str, str]:
-        """Placeholders in a text, by the kinds of content that are read."""
+        """Placeholders in a text by kind of content."""
         return self.processing.marks
 
     @property
@@ -63,16 +64,16 @@ class MediaEncoder:
 
     @property
     def has_plain_positions(self) -> bool:
-        """True if the position of a token is its place in its text."""
+        """True if the position of a token is its index in its text."""
         return not self._family.axes and not self._family.first
 
     @property
     def bytes(self) -> int:
-        """Bytes of images, audio and their features."""
+        """Bytes of cached images, audio and features."""
         return self._store.bytes
 
     def forget(self) -> None:
-        """Let all features go, which are computed again where they are needed."""
+        """Drop all features. They are computed again when needed."""
         self._store.forget()
 
     def read(self, text: str, media: Sequence[Media], what: str) -> ReadMedia:
@@ -111,11 +112,12 @@ class MediaEncoder:
 
     @property
     def joins_prompts(self) -> bool:
-        """True if all tokens of a prompt look at one another."""
+        """True if all tokens of a prompt attend to each other."""
         return self._family.mutual == "prompt"
 
     def joined(self, ids: tuple[int, ...], held: Sequence[MediaContent]) -> ReadMedia:
-        """A prompt whose tokens look at one another, as rows of one content: another prompt has nothing of it."""
+        """Return a prompt with bidirectional attention as rows of one content, so that no other prompt shares its
+        prefix."""
         whole = MediaContent(key_of(*map(str, ids)), len(ids))
         whole.tokens, whole.of = ids, tuple(held)
         whole = self._store.enter(whole)
@@ -127,7 +129,7 @@ class MediaEncoder:
         return (*contents, *self._store.contents(runs_in(ids)))
 
     def whole(self, pending: Sequence[int], count: int) -> int:
-        """Count of tokens to read where `count` were to be, so that none are parted that look at one another."""
+        """Adjust a number of tokens to read, so that tokens with bidirectional attention are read together."""
         if not self._family.mutual or not 0 < count < len(pending) or pending[count] >= BEGIN:
             return count
         run = next(run for run in runs_in(pending) if run.place + run.length > count)
@@ -138,7 +140,7 @@ class MediaEncoder:
         self._store.features_of(run.key for run in _runs(ids))
 
     def inputs(self, chunks: Sequence[Chunk], ids: Sequence[int], places: Sequence[int]) -> DecoderInputs:
-        """Inputs of the decoder for chunks. ids, places: of all their tokens, behind one another"""
+        """Return the decoder's inputs for chunks. ids, places: of all their tokens in order"""
         positions = self._positions(chunks, places).to(self._device)
         runs = _runs(ids)
         mutual = [(run.place, run.place + run.length) for run in runs] if self._family.mutual else None
@@ -153,10 +155,10 @@ class MediaEncoder:
         return DecoderInputs(states, positions, mutual, further)
 
     def _states(self, ids: Sequence[int], runs: Sequence[RowRun]) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """Embeddings [tokens, size] of tokens and rows, the places of rows, and what layers add to these."""
+        """Return embeddings [tokens, size] of tokens and rows, the places of rows, and additions by layers."""
         words = torch.tensor([max(token, 0) for token in ids], device=self._device)
         states: Tensor = self._body.get_input_embeddings()(words).clone()
-        if not runs:  # of a prompt by which a model is tried
+        if not runs:  # a prompt for testing the model
             return states, states.new_empty(0), []
         found = self._store.features_of(run.key for run in runs)
         parts = [[part[run.row : run.row + run.length] for part in found[run.key]] for run in runs]
@@ -166,7 +168,7 @@ class MediaEncoder:
         return states, at, others
 
     def _positions(self, chunks: Sequence[Chunk], places: Sequence[int]) -> Tensor:
-        """Positions of tokens, from their places in their texts."""
+        """Return positions of tokens from their indices in their texts."""
         plain = torch.tensor(places) + self._family.first
         if not self._family.axes:
             return plain
@@ -190,7 +192,7 @@ class MediaEncoder:
         return found
 
     def _shift(self, table: Any) -> int:
-        """Shift of positions behind a table's tokens against their places; noted in the table."""
+        """Return the offset of positions after a table's tokens, and cache it in the table."""
         seen, shift = table.shifted
         if seen < len(table.tokens):
             for run in runs_in(table.tokens[seen:]):
@@ -201,12 +203,12 @@ class MediaEncoder:
         return shift
 
     def _contents(self, media: Sequence[Media]) -> list[MediaContent]:
-        """The contents of a prompt's images and audio. Raises MediaError."""
+        """Return the contents of a prompt's images and audio. Raises MediaError."""
         is_beside = self._family.alone and len(media) > 1
         return [self._store.of(source, is_beside=is_beside) for source in media]
 
     def _content(self, source: Media, is_beside: bool) -> MediaContent:
-        """An image or audio as the processor has it. Raises MediaError."""
+        """Process an image or audio. Raises MediaError."""
         text, rows, inputs = self.processing.of(source, is_beside=is_beside)
         if rows < self._family.least:
             small, larger = ("too short", "give a longer one") if source.kind == "audio" else (
@@ -227,7 +229,7 @@ class MediaEncoder:
         return made
 
     def _computed(self, contents: Sequence[MediaContent], several: Sequence[MediaInputs]) -> list[tuple[Tensor, ...]]:
-        """The features of contents: of one prompt, or of images or audio whose inputs have the same shapes."""
+        """Return the features of contents: of one prompt, or of images or audio with inputs of equal shapes."""
         source = contents[0].source
         if source is None:
             return [self._of_prompt(contents[0])]
@@ -245,16 +247,16 @@ class MediaEncoder:
         return list(zip(*(torch.split(part, counts) for part in parts), strict=True))
 
     def _of_prompt(self, content: MediaContent) -> tuple[Tensor, ...]:
-        """The rows of a prompt: embeddings of its tokens, and rows of its images."""
+        """Return the rows of a prompt: embeddings of its tokens, and rows of its images."""
         return (self._states(content.tokens, list(runs_in(content.tokens)))[0],)
 
 
 def _runs(tokens: Sequence[int]) -> list[RowRun]:
-    """The rows among some tokens; most steps have none."""
+    """Return the rows among tokens, with a fast path for none."""
     return list(runs_in(tokens)) if min(tokens) < BEGIN else []
 
 
 def _rows(features: Any) -> Tensor:
-    """Features [rows, size] of all contents, which may be several tensors."""
+    """Return features of all contents, which may be several tensors, as [rows, size]."""
     parts: Iterable[Tensor] = [features] if isinstance(features, Tensor) else features
     return torch.cat([part.reshape(-1, part.shape[-1]) for part in parts])

@@ -1,4 +1,4 @@
-"""The architectures of transformers that read images or audio and are run, and in what they differ."""
+"""Supported multimodal architectures of transformers, and their differences."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ....errors import OptionError
 
 @dataclass(frozen=True)
 class Family:
-    """Traits of an architecture, beside what its processor, `get_image_features` and `get_audio_features` say.
+    """Traits of an architecture that its processor and feature methods do not show.
 
-    reads: kinds of content beside texts, "image" and "audio"
-    mutual: which tokens look at one another whatever their order: those of an "image", or all of the "prompt"
-    axes: whether rotary positions have several axes, along which rows of images lie
-    first: the position of a text's first token
-    stacked: the dimension of the processor's arrays along which images lie
-    alone: whether the only image of a prompt is read in another way than one beside others
-    together: whether the vision part reads several images at once in less time than one after the other
-    least: rows that a content has at least; the vision part of transformers fails on a smaller one
-    longest: seconds of audio that the processor does not cut, by the processor
-    hear: computes the features of audio, as rows, where the architecture has no `get_audio_features`
+    reads: kinds of content besides text, "image" and "audio"
+    mutual: tokens with bidirectional attention: those of an "image", or of the whole "prompt"
+    axes: whether rotary positions have several axes, with rows of images along them
+    first: position of a text's first token
+    stacked: batch dimension of images in the processor's arrays
+    alone: whether a prompt's only image is processed differently from several
+    together: whether the vision part is faster for several images at once
+    least: fewest rows of a content; transformers' vision part fails on smaller ones
+    longest: returns the seconds of audio that a processor does not truncate
+    hear: computes audio features as rows, for architectures without `get_audio_features`
     """
 
     reads: tuple[str, ...] = ("image",)
@@ -42,13 +42,13 @@ class Family:
 
 
 def _windows(processor: Any) -> float:
-    """Seconds of the whole windows of audio that a processor reads."""
+    """Return the seconds of the whole audio windows that a processor reads."""
     window: float = processor.feature_extractor.chunk_length
     return processor.max_audio_len // window * window
 
 
 def _hear_qwen2(part: Any, input_features: Tensor, feature_attention_mask: Tensor) -> Tensor:
-    """Features of audio as the forward pass of Qwen2-Audio computes them between all else."""
+    """Compute audio features as inside the forward pass of Qwen2-Audio."""
     masks: Any = import_module("transformers.masking_utils")
     tower = part.audio_tower
     heard = (feature_attention_mask.sum(-1) - 1) // 2 + 1
@@ -88,12 +88,12 @@ FAMILIES: Mapping[str, Family] = {
 
 
 def family_of(config: Any) -> Family | None:
-    """The family of a configuration; None for a model of text alone."""
+    """Return the family of a configuration; None for text models."""
     return FAMILIES.get(config.model_type)
 
 
 def check_family(config: Any) -> None:
-    """Raise OptionError for a model of texts and more that is not run, and is no decoder that transformers loads."""
+    """Raise OptionError for an unsupported multimodal model that transformers does not load as a decoder either."""
     known: Any = import_module("transformers.models.auto.modeling_auto")
     names = {**known.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES, **known.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES}
     is_known = config.model_type in FAMILIES or config.model_type in known.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES

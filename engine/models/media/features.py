@@ -1,4 +1,4 @@
-"""Features of images and audio: computed once for equal ones, those of several together, and kept within a bound."""
+"""Features of images and audio: computed once for equal contents, batched, and cached within a bound."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from ..protocol import MEMORY_ERRORS
 from .rows import RowRun, key_of
 
 MOST_BYTES = 1 << 29
-"""Bytes of images, audio and features that are kept; what running texts need is computed again where it was let go."""
+"""Bytes of cached images, audio and features. Evicted features of running sequences are computed again."""
 _TOGETHER = 8
-"""Contents that are read at once where one is needed and others wait."""
+"""Greatest number of contents that are computed in one batch."""
 
 
 MediaInputs = dict[str, Tensor]
-"""Arguments of the part of a model that reads images, or audio, by their names."""
+"""Arguments of a model's vision or audio part by name."""
 
 
 class MediaContent:
-    """Content of rows of features: an image, audio, or a whole prompt with images in it.
+    """The content of feature rows: an image, audio, or a whole prompt with images.
 
-    text: what stands for it in a prompt, before its rows are numbered; rows: how many there are
-    source: None for a prompt, whose `tokens` are rows of other contents and tokens
-    of: the contents that a prompt holds
-    features: [rows, size] for the input of the decoder and for some of its layers; None where they are not computed
-    is_beside: whether an image is read as beside others
-    axes: positions [axes, rows] from that of the first row on, where positions have several; extent: how many positions
-        the rows take
+    text: its representation in a prompt, before its rows are numbered; rows: number of its rows
+    source: None for a prompt, whose `tokens` are tokens and rows of other contents
+    of: the contents that a prompt contains
+    features: [rows, size] for the decoder's input and for some layers; None if not computed
+    is_beside: whether an image is processed as one of several
+    axes: positions [axes, rows] relative to the first row, for positions with several axes; extent: number of positions
+        that the rows take
     """
 
     def __init__(self, key: int, rows: int, source: Media | None = None) -> None:
@@ -59,15 +59,16 @@ class MediaContent:
 
 
 def media_key(source: Media, *, is_beside: bool) -> int:
-    """The key of the content of an image or audio."""
+    """Return the key of an image's or audio's content."""
     return key_of(source.digest, *(["beside"] if is_beside else []), is_audio=source.kind == "audio")
 
 
 class FeatureStore:
-    """The contents of a model's prompts: found by their keys for as long as somebody has them, or they are kept.
+    """The contents of a model's prompts. They are found by key while anything refers to them or they are cached.
 
-    process: makes the content of an image or audio; compute: the features of contents that are alike, in one pass
-    Contents are entered from any thread; features are computed by the one that takes the engine's steps.
+    process: creates the content of an image or audio; compute: computes features of contents with equal shapes in one
+        pass
+    Any thread may enter contents. The thread that runs the engine's steps computes features.
     """
 
     def __init__(
@@ -86,32 +87,33 @@ class FeatureStore:
         self._lock = new_lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy, with a model that is copied, knows nothing yet."""
+        """Pickle and copy without contents."""
         return type(self), (self._process, self._compute, self._most > 1)
 
     @property
     def bytes(self) -> int:
-        """Bytes of what is kept."""
+        """Bytes of cached contents."""
         return self._bytes
 
     def of(self, source: Media, *, is_beside: bool = False) -> MediaContent:
-        """The content of an image or audio. Raises MediaError for one that the model does not read."""
+        """Return the content of an image or audio. Raises MediaError if the model does not read it."""
         found = self._found(media_key(source, is_beside=is_beside))
         return self.enter(self._process(source, is_beside)) if found is None else found
 
     def enter(self, made: MediaContent) -> MediaContent:
-        """The content of this key, which is this one if there is none yet."""
+        """Return the content with this key, the given one if it is new."""
         with self._lock:
             found = self._known.setdefault(made.key, made)
             self._keep(found)
         return found
 
     def content(self, key: int) -> MediaContent:
-        """The content of a key, which somebody has."""
+        """Return the content of a key, which must be referenced."""
         return self._known[key]
 
     def contents(self, runs: Iterable[RowRun]) -> list[MediaContent]:
-        """The contents of some rows. Raises OptionError for rows of one that nobody has, or no more, or has not got."""
+        """Return the contents of rows. Raises OptionError for rows of unknown or dropped contents, and beyond their
+        ends."""
         ends: dict[int, int] = {}
         for run in runs:
             ends[run.key] = max(ends.get(run.key, 0), run.row + run.length)
@@ -131,17 +133,17 @@ class FeatureStore:
             return found
 
     def features_of(self, keys: Iterable[int]) -> dict[int, tuple[Tensor, ...]]:
-        """The features of some contents."""
+        """Return the features of contents."""
         found: dict[int, tuple[Tensor, ...]] = {}
         for content in [self._known[key] for key in dict.fromkeys(keys)]:
-            features = content.features  # which another thread may let go at any time
+            features = content.features  # another thread may drop it at any time
             found[content.key] = self._filled(content) if features is None else features
             with self._lock:
                 self._keep(content)
         return found
 
     def forget(self) -> None:
-        """Let features go: memory has run out, or the model's weights are others now."""
+        """Drop all features, after memory ran out or the weights changed."""
         with self._lock:
             contents = list(self._known.values())
             self._kept.clear()
@@ -151,7 +153,7 @@ class FeatureStore:
             content.features = None
 
     def _filled(self, first: MediaContent) -> tuple[Tensor, ...]:
-        """The features of a content, computed with those of others that wait for theirs and are alike."""
+        """Compute the features of a content, batched with waiting ones of equal shapes."""
         alike, inputs = [first], [self._inputs(first)]
         if first.source is not None and self._most > 1:
             with self._lock:
@@ -165,7 +167,7 @@ class FeatureStore:
         except Exception as error:
             if len(alike) == 1 or isinstance(error, MEMORY_ERRORS):
                 raise
-            alike = [first]  # which of them cannot be read is found out one by one
+            alike = [first]  # find a failing content by computing them one by one
             found = self._compute(alike, inputs[:1])
         for content, features in zip(alike, found, strict=True):
             assert all(len(part) == content.rows for part in features), "a row for each place"
@@ -173,17 +175,14 @@ class FeatureStore:
         return found[0]
 
     def _inputs(self, content: MediaContent) -> MediaInputs:
-        """Inputs of the part that reads a content, made again where they were let go; none for a prompt."""
+        """Return the inputs of a content, processed again if they were evicted; {} for a prompt."""
         found = content.inputs
         if found is None and content.source is not None:
             found = self._process(content.source, content.is_beside).inputs
         return found or {}
 
     def _keep(self, used: MediaContent) -> None:
-        """Keep a content that is used, and let those go that were used the longest ago, until the others fit.
-
-        The lock is held.
-        """
+        """Mark a content as used, and evict the least recently used ones beyond the bound, with the lock held."""
         size = used.bytes
         self._bytes += size - self._sizes.get(used.key, 0)
         self._sizes[used.key], self._kept[used.key] = size, used

@@ -1,4 +1,4 @@
-"""Images and audio, and prompts that hold some, read by a processor of transformers."""
+"""Processing of images and audio, and of prompts with some, by processors of transformers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _AS_PARTS = (
     "{%- else -%}{%- set as_parts.messages = as_parts.messages + [message] -%}{%- endif -%}{%- endfor -%}"
     "{%- set messages = as_parts.messages -%}"
 )
-"""Before a chat template that reads the parts of contents and no texts."""
+"""Prefix for chat templates that require contents to be lists of parts."""
 _AS_TEXTS = (
     "{%- set as_texts = namespace(messages=[], text='') -%}{%- for message in messages -%}"
     "{%- if message['content'] is string or not message['content'] -%}"
@@ -34,19 +34,19 @@ _AS_TEXTS = (
     "{%- set as_texts.messages = as_texts.messages + [dict(message, content=as_texts.text)] -%}"
     "{%- endif -%}{%- endfor -%}{%- set messages = as_texts.messages -%}"
 )
-"""Before one that reads texts and no parts; MARKS has the placeholders by the types of parts."""
+"""Prefix for chat templates that require contents to be texts. MARKS has the placeholders by part type."""
 _PROBE = "vwxyz"
 _TOKENS = {"image": ("image_token_id", "image_token_index"), "audio": ("audio_token_id", "audio_token_index")}
-"""Names in configurations of the token that stands for rows, by the kind of content."""
+"""Configuration names of the token that stands for rows, by kind of content."""
 _OTHER = {"image": "make it larger, or less narrow", "audio": "give a longer one"}
 _NOUNS = {"image": "images", "audio": "audio"}
 
 
 class Processed(NamedTuple):
-    """An image or audio as a processor has it.
+    """A processed image or audio.
 
-    text: what stands for it in a prompt; rows: how many places of features are in that
-    inputs: what the part of the model reads
+    text: its representation in a prompt; rows: number of feature places in it
+    inputs: inputs of the model's part
     """
 
     text: str
@@ -55,7 +55,7 @@ class Processed(NamedTuple):
 
 
 def refused(source: Media, why: str) -> MediaError:
-    """The error of an image or audio that the model does not read. why: the end of a sentence that begins with it"""
+    """Return the error of an image or audio that the model does not read. why: end of the message"""
     if isinstance(source, Audio):
         named = f"audio of {source.seconds:.2f} seconds"
     else:
@@ -64,17 +64,18 @@ def refused(source: Media, why: str) -> MediaError:
 
 
 def is_processor(tokenizer: Any) -> bool:
-    """True for a processor of images or audio, which has a tokenizer."""
+    """Test for a processor of images or audio, which contains a tokenizer."""
     return hasattr(tokenizer, "image_processor") or hasattr(tokenizer, "feature_extractor")
 
 
 class Processing:
-    """A processor, whose tokenizer is a copy of its own that renders chats by the processor's template.
+    """A processor, with a copy of its tokenizer that renders chats by the processor's template.
 
-    marks: placeholders in a text, by the kind of content; places: the tokens in whose places there are rows, likewise
-    arranges: whether the processor rearranges texts, around their images
-    longest: seconds of audio that the processor does not cut, by the processor
-    Raises OptionError for a processor that is not the model's.
+    marks: placeholders in a text by kind of content; places: token ids replaced by rows, by kind
+    arranges: whether the processor rearranges texts around their images
+    longest: returns the seconds of audio that the processor does not truncate
+
+    Raises OptionError for a processor that does not belong to the model.
     """
 
     def __init__(
@@ -115,10 +116,10 @@ class Processing:
         self._longest = None if longest is None else longest(processor)
 
     def _writes(self, content: Any, *expected: str) -> bool:
-        """True if the chat template writes what is expected of a content."""
+        """Test whether the chat template writes the expected texts of a content."""
         try:
             found = self.tokenizer.apply_chat_template([{"role": "user", "content": content}], tokenize=False)
-        except Exception:  # a template is a program of somebody else's
+        except Exception:  # a template is foreign code
             return False
         return all(text in found for text in expected)
 
@@ -128,7 +129,7 @@ class Processing:
         return getattr(self.tokenizer, "chat_template", None) is not None
 
     def of(self, source: Media, *, is_beside: bool = False) -> Processed:
-        """An image or audio by itself, or as it is beside others. Raises MediaError for what the processor refuses."""
+        """Process an image or audio, alone or as one of several. Raises MediaError if the processor refuses it."""
         given, count = self._given(source), 2 if is_beside else 1
         several = [[given, given]] if is_beside else [given]
         kind, options = source.kind, {"return_tensors": "pt"}
@@ -137,7 +138,7 @@ class Processing:
         }  # fmt: skip
         try:
             found = self.processor(text=[self.marks[kind] * count], **{**named, f"return_{_REPLACED}": True})
-        except Exception as error:  # processors raise whatever they come upon
+        except Exception as error:  # processors raise various exceptions
             said = " ".join(str(error).split())
             raise refused(
                 source,
@@ -151,11 +152,11 @@ class Processing:
 
     @property
     def _rate(self) -> int:
-        """Samples a second of audio that the model reads."""
+        """Sample rate in Hz of audio that the model reads."""
         return self.processor.feature_extractor.sampling_rate
 
     def _given(self, source: Media) -> Any:
-        """An image or audio as the processor takes it. Raises MediaError for audio that it would cut."""
+        """Return an image or audio for the processor. Raises MediaError for audio that it would truncate."""
         if not isinstance(source, Audio):
             return source.to_pil()
         if self._longest is not None and source.seconds > self._longest:
@@ -163,9 +164,9 @@ class Processing:
         return source.at(self._rate)
 
     def expanded(self, text: str, media: Sequence[Media], texts: Sequence[str], what: str) -> str:
-        """A text in which `texts` stand for the marks of images and audio.
+        """Replace the marks of images and audio in a text by `texts`.
 
-        Raises OptionError for too many marks, or too few.
+        Raises OptionError if their number differs.
         """
         replacements: dict[str, list[str]] = {}
         for kind, mark in self.marks.items():
@@ -189,12 +190,12 @@ class Processing:
         )[0][0]  # fmt: skip
 
     def encoded(self, text: str) -> list[int]:
-        """The tokens of a text; without what the tokenizer puts before texts (BOS), where it begins with that."""
+        """Return the tokens of a text, without a second BOS."""
         more = {"add_special_tokens": False} if self._has_begin(text) else {}
         return list(self.tokenizer(text, **{**self._options, **more})["input_ids"])
 
     def beginning(self, text: str) -> list[int]:
-        """Tokens that the tokenizer puts before a text."""
+        """Return the tokens that the tokenizer adds before a text."""
         return [] if self._has_begin(text) else list(self.tokenizer("", **self._options)["input_ids"])
 
     def _has_begin(self, text: str) -> bool:
@@ -203,7 +204,7 @@ class Processing:
 
     @property
     def _options(self) -> dict[str, Any]:
-        """Options that the processor gives its tokenizer."""
+        """The processor's options for its tokenizer."""
         given: Any = getattr(self.processor, "text_kwargs", None)
         wanted = given.get("add_special_tokens") if isinstance(given, dict) else None  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
         return {} if wanted is None else {"add_special_tokens": wanted}

@@ -1,7 +1,7 @@
-"""Ids of rows of features: what stands among a prompt's token ids in the places of images and audio.
+"""Ids of feature rows, which stand for images and audio among a prompt's token ids.
 
-They are below BEGIN, and say by themselves which content they are of: equal images have equal ids, in whatever prompt
-and process, so that blocks, prefix reuse, forks and preemption need to know nothing of them.
+They are below BEGIN and identify their content: equal images have equal ids, in any prompt and process. Blocks, prefix
+reuse, forks and preemption therefore treat them like tokens.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import NamedTuple
 from ..protocol import BEGIN
 
 MOST_ROWS = 1 << 32
-"""More than one content can have."""
+"""Bound of a content's rows."""
 _KEY_BYTES = 16
 
 
 class RowRun(NamedTuple):
-    """Rows of one content that stand next to one another: `length` from `row` on, at `place` among some tokens."""
+    """Adjacent rows of one content: `length` rows from `row` on, at index `place` among the tokens."""
 
     key: int
     row: int
@@ -27,23 +27,23 @@ class RowRun(NamedTuple):
 
 
 def key_of(*parts: str, is_audio: bool = False) -> int:
-    """The number of a content; of 128 bits, so that no two have the same one. It is odd for audio alone."""
+    """Return the key of a content, a hash of 128 bits. It is odd for audio only."""
     return int.from_bytes(sha256("\n".join(parts).encode()).digest()[:_KEY_BYTES], "big") & ~1 | is_audio
 
 
 def counts_of(tokens: Iterable[int]) -> dict[str, int]:
-    """Numbers of tokens that are rows, by the kind of content, "image" or "audio"."""
+    """Return the number of rows among tokens by kind of content, "image" or "audio"."""
     rows = [(BEGIN - 1 - token) // MOST_ROWS & 1 for token in tokens if token < BEGIN]
     return {"image": rows.count(0), "audio": rows.count(1)}
 
 
 def row_id(key: int, row: int) -> int:
-    """The id of a row of a content."""
+    """Return the id of a content's row."""
     return BEGIN - 1 - (key * MOST_ROWS + row)
 
 
 def runs_in(tokens: Sequence[int]) -> Iterator[RowRun]:
-    """The rows among some tokens, in order."""
+    """Yield the rows among tokens, in order."""
     place, end = 0, len(tokens)
     while place < end:
         token = tokens[place]

@@ -1,6 +1,6 @@
-"""Packed steps: the tokens of all chunks behind one another, without padding.
+"""Packed steps: the tokens of all chunks are concatenated, without padding.
 
-description says what a decoder computes, architectures which of transformers' are described, source finds the weights
-of such a one; host and device compute with them, on a CPU and on a GPU; decoder puts these together, and runner reads
-chunks by a described decoder, or by the body's own modules with attention over blocks.
+description defines decoders, architectures lists the described ones of transformers, and source finds their weights;
+host and device compute on a CPU and on a GPU; decoder combines these; runner reads chunks with a described decoder, or
+with the body's own modules and attention over blocks.
 """

@@ -1,4 +1,4 @@
-"""The decoders of transformers that are described: what they compute and are made of, by the type of configuration."""
+"""Described decoders of transformers: their modules and descriptions by configuration type."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ EMBEDDING = (
     f"{QuantizedEmbedding.__module__}.{QuantizedEmbedding.__qualname__}",
 )
 CONV = "transformers.pytorch_utils.Conv1D"
-"""A linear layer whose weights lie [in, out]."""
+"""A linear layer with weights [in, out]."""
 _LIST, _DROPOUT = "torch.nn.modules.container.ModuleList", "torch.nn.modules.dropout.Dropout"
 _LAYER_NORM = "torch.nn.modules.normalization.LayerNorm"
 _SILU = ("torch.nn.modules.activation.SiLU", "transformers.activations.SiLUActivation")
 _GELU_TANH = ("transformers.activations.NewGELUActivation", "transformers.activations.GELUTanh")
 _STEADY = ("default", "linear", "llama3", "yarn")
-"""Ways to scale rotary embeddings that do not depend on how long a text is."""
+"""Types of rotary scaling that do not depend on the text's length."""
 _ATTENTION = frozenset({"queries", "keys", "values", "out"})
 _MLP = frozenset({"gates", "up", "down"})
 _NONE: frozenset[str] = frozenset()
 
 
 class NotDescribedError(Exception):
-    """A configuration that asks for what no description says, or modules that are not those of the description."""
+    """A configuration without a description, or modules that differ from it."""
 
 
 @dataclass(frozen=True)
 class Spec:
-    """A module: of which class, what of a decoder it is, and which modules it is made of.
+    """The expected structure of a module.
 
-    kinds: full names of classes, of which it is one; a name that begins with a dot is of the body's own file
-    role: a name of `DecoderDescription.products`, of a norm or an embedding; "" if it computes nothing by itself
-    parts: by name, all that there are; "*" for each of a list
-    attributes: what it must say of itself
+    kinds: full names of allowed classes; a name that begins with a dot is in the body's own file
+    role: a name of `DecoderDescription.products`, of a norm or an embedding; "" for modules without computation
+    parts: all submodules by name; "*" for the elements of a list
+    attributes: required attribute values
     """
 
     kinds: tuple[str, ...]
@@ -54,9 +54,9 @@ class Spec:
 
 @dataclass(frozen=True)
 class DecoderArchitecture:
-    """A decoder as transformers has it; `describe` raises NotDescribedError for a configuration.
+    """A decoder of transformers. `describe` raises NotDescribedError for a configuration.
 
-    network: the class, in the body's own file, of a body with a head that is a linear layer and nothing else
+    network: class, in the body's own file, of the body with a plain linear head
     """
 
     body: Spec
@@ -67,7 +67,8 @@ class DecoderArchitecture:
 def _llama(
     name: str, attention: Callable[[Any], frozenset[str]], mlp: Callable[[Any], bool], *, head_norms: bool = False
 ) -> DecoderArchitecture:
-    """An architecture of Llama's family; which products of attention, and whether those of the MLP, have biases."""
+    """Return an architecture of Llama's family. attention: products with biases; mlp: whether the MLP's products have
+    them"""
     norm = (f".{name}RMSNorm",)
     heads = {"q_norm": Spec(norm, "query_norm"), "k_norm": Spec(norm, "key_norm")} if head_norms else {}
     mixer = {
@@ -168,7 +169,7 @@ ARCHITECTURES: Mapping[str, DecoderArchitecture] = {
 
 
 def architecture_of(config: Any) -> DecoderArchitecture:
-    """The architecture of a configuration. Raises NotDescribedError."""
+    """Return the architecture of a configuration. Raises NotDescribedError."""
     found = ARCHITECTURES.get(config.model_type)
     if found is None:
         raise NotDescribedError(f"the architecture {config.model_type!r}")

@@ -1,4 +1,4 @@
-"""A decoder that is described, run over packed tokens by the kernels of its device."""
+"""A described decoder over packed tokens, computed by the kernels of its device."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Backend(Protocol):
 
     @staticmethod
     def takes(description: DecoderDescription, weight: Tensor) -> bool:
-        """True if it computes what is described, with norms whose weights are of this type on this device."""
+        """Test support for a description, and for the dtype and device of norm weights."""
         ...
 
     def read(
@@ -44,7 +44,7 @@ class Backend(Protocol):
 
 
 BACKENDS: Mapping[str, type[Backend]] = {"cpu": HostKernels, "cuda": DeviceKernels}
-"""Backends of decoders by their device; those with quantized weights are run by `QuantizedKernels`."""
+"""Backends by device; `QuantizedKernels` runs quantized weights."""
 
 
 class DescribedDecoder:
@@ -64,7 +64,7 @@ class DescribedDecoder:
 
     @classmethod
     def of(cls, body: Any, config: Any, backend: type[Backend] | None = None) -> Self | None:
-        """A decoder for a body, by the kernels of its device unless others are named; None for any other body."""
+        """Return a decoder for a body, by its device's backend or the given one; None for other bodies."""
         kind = BACKENDS.get(body.device.type) if backend is None else backend
         if kind is None:
             return None
@@ -74,13 +74,13 @@ class DescribedDecoder:
             return None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy is one of the copied body."""
+        """Copy as a decoder of the copied body."""
         return _copied, (self._body, self._config, self._kind, self._source is None)
 
     def prepare(self) -> int | None:
-        """A number that changes when weights have moved; None once the body is not what it was, and cannot be run.
+        """Return a number that changes when weights move; None once the body has changed and cannot be run.
 
-        Waits for nothing on the device.
+        Does not synchronise with the device.
         """
         if self._source is None:
             return None
@@ -118,7 +118,7 @@ class DescribedDecoder:
         return self.kernels.read(ids, positions, slots, layers, attend, step)
 
     def _arrange(self) -> None:
-        """Look through the body, and lay its weights out. Raises NotDescribedError."""
+        """Check the body and lay out its weights. Raises NotDescribedError."""
         own = self._body
         source: Source = own if isinstance(own, Source) else ModuleSource(own, self._config)
         kind = QuantizedKernels if source.is_quantized else self._kind
@@ -130,5 +130,5 @@ class DescribedDecoder:
 
 
 def _copied(body: Any, config: Any, backend: type[Backend], is_given_up: bool) -> DescribedDecoder | None:
-    """A decoder of a copied body; None of one that was changed."""
+    """Return a decoder of a copied body; None if the body was changed."""
     return None if is_given_up else DescribedDecoder.of(body, config, backend)

@@ -1,7 +1,7 @@
-"""Decoders: a description of what one computes, and the weights that go with it, whatever these were read from.
+"""Decoders: a description of their computation, and their weights, independent of the weights' source.
 
-A source (source.py has that of transformers' modules, gguf_files/network.py that of a file) gives both; a backend
-(host.py, device.py, quantized.py) computes with them.
+Sources provide both (source.py from modules of transformers, gguf_files/network.py from a file). Backends compute with
+them (host.py, device.py, quantized.py).
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from ..blocks.reach import Reach
 
 @dataclass(frozen=True)
 class DecoderDescription:
-    """A decoder of alike layers: norm, attention, norm, MLP, each of the two added to its input, and a last norm.
+    """A decoder of uniform layers: norm, attention, norm, MLP, with residual connections, and a last norm.
 
-    layers: how many; vocabulary: how many tokens have an embedding
-    hidden, inner: numbers of a token's state, and between the products of an MLP
-    heads: of queries, and of keys and values, and the size of each; products of queries and keys are scaled by
+    layers: number of layers; vocabulary: number of embeddings
+    hidden, inner: sizes of hidden states and of the MLP
+    heads: numbers of query heads and of key-value heads, and the size of each; attention scores are scaled by
         `heads.size ** -0.5`
-    reaches: how far back each layer looks
-    norm, norm_eps: RMS norms, or layer norms with biases, and what is added to mean squares or variances
-    head_norms: whether RMS norms of queries and of keys follow their products
-    positions: "rotary" turns the halves of queries and keys against each other, "learned" adds embeddings of positions
-    gated: whether an MLP multiplies the activation of its gates with a second product (SwiGLU)
-    activation: SiLU, or GELU in the form with tanh
-    biases: the products that have biases, by the names of PRODUCTS
-    tied_head: whether the head's weights are those of the embedding
+    reaches: attention span of each layer
+    norm, norm_eps: RMS norms, or layer norms with biases, and their epsilon
+    head_norms: whether queries and keys have RMS norms for each head
+    positions: "rotary" for rotary embeddings of halves, "learned" for position embeddings
+    gated: whether the MLP is gated (SwiGLU)
+    activation: SiLU, or GELU with the tanh approximation
+    biases: products with biases, by the names of `products`
+    tied_head: whether the head shares the embedding's weights
     """
 
     layers: int
@@ -54,12 +54,12 @@ class DecoderDescription:
 
     @property
     def scale(self) -> float:
-        """Factor of the products of queries and keys."""
+        """Scale of attention scores."""
         return self.heads.size**-0.5
 
     @property
     def products(self) -> dict[str, tuple[int, int]]:
-        """The shape [out, in] of each product of a layer, by its name."""
+        """Shapes [out, in] of a layer's products by name."""
         asked, kept = self.heads.queries * self.heads.size, self.heads.keys * self.heads.size
         shapes = {"queries": (asked, self.hidden), "keys": (kept, self.hidden), "values": (kept, self.hidden)}
         shapes |= {"out": (self.hidden, asked), "up": (self.inner, self.hidden), "down": (self.hidden, self.inner)}
@@ -67,21 +67,21 @@ class DecoderDescription:
 
 
 class Norm(NamedTuple):
-    """Weights [width] of a norm, and its bias if it is a layer norm."""
+    """Weights [width] of a norm, and the bias of a layer norm."""
 
     weight: Tensor
     bias: Tensor | None
 
 
 class LinearWeights(NamedTuple):
-    """Weights [out, in], contiguous, and the bias [out], if there is one."""
+    """Contiguous weights [out, in], and an optional bias [out]."""
 
     weight: Tensor
     bias: Tensor | None
 
 
 class QuantizedProducts(NamedTuple):
-    """Matrices that are multiplied with the same states, and the bias [out] of each, if it has one."""
+    """Matrices multiplied with the same states, and an optional bias [out] of each."""
 
     matrices: Sequence[QuantizedMatrix]
     biases: Sequence[Tensor | None]
@@ -91,17 +91,17 @@ Product = TypeVar("Product", LinearWeights, QuantizedProducts)
 
 
 class Rotary(NamedTuple):
-    """Frequencies [size / 2] by which heads are turned, and what cosines and sines are multiplied by."""
+    """Rotary frequencies [size / 2], and a factor of cosines and sines."""
 
     frequencies: Tensor
     scaling: float
 
 
 class LayerWeights(NamedTuple, Generic[Product]):
-    """A layer's weights, those that are multiplied with the same states behind one another.
+    """A layer's weights. Products of the same states are concatenated.
 
     attention: queries, keys and values
-    up: what goes into the MLP; gates come first, if there are any
+    up: gates, if there are any, and up projection
     """
 
     before: Norm
@@ -114,9 +114,9 @@ class LayerWeights(NamedTuple, Generic[Product]):
 
 
 class DecoderWeights(NamedTuple, Generic[Product]):
-    """The weights of a decoder; `rotary` or `positions` [context, hidden], as its description says.
+    """The weights of a decoder; `rotary`, or `positions` [context, hidden], as described.
 
-    embedding: [vocabulary, hidden], or what gives rows of one that is quantized
+    embedding: [vocabulary, hidden], or a function that unpacks rows of a quantized one
     """
 
     embedding: Tensor | Callable[[Tensor], Tensor]
@@ -126,7 +126,7 @@ class DecoderWeights(NamedTuple, Generic[Product]):
     last: Norm
 
     def embedded(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """Embeddings [n, hidden] of tokens [n] at these positions; in place of tokens there may be these already."""
+        """Return embeddings [n, hidden] of tokens [n] at positions. Floating-point ids are embeddings already."""
         if ids.is_floating_point():
             return ids
         words = self.embedding
@@ -136,7 +136,7 @@ class DecoderWeights(NamedTuple, Generic[Product]):
         return states
 
     def angles(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines [n, size / 2] of tokens at these positions; [n, 0] where heads are not turned."""
+        """Return cosines and sines [n, size / 2] of positions; [n, 0] without rotary embeddings."""
         like = self.last.weight
         dtype = like.dtype
         if self.rotary is None:
@@ -148,21 +148,21 @@ class DecoderWeights(NamedTuple, Generic[Product]):
 
 @runtime_checkable
 class Source(Protocol):
-    """Source of a decoder's description and weights, which tells whether it is quantized and unchanged."""
+    """A source of a decoder's description and weights."""
 
     description: DecoderDescription
     weights: DecoderWeights[Any]
 
     @property
     def is_quantized(self) -> bool:
-        """True if products have quantized weights, which all have then."""
+        """True if all products have quantized weights."""
         ...
 
     @property
     def is_intact(self) -> bool:
-        """True if the weights are the same, and where they were. Waits for nothing on the device."""
+        """True if the weights are unchanged and unmoved. Does not synchronise with the device."""
         ...
 
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-"""Of which weights may be."""
+"""Supported dtypes of weights."""

@@ -1,4 +1,4 @@
-"""A described decoder by torch operations, and on a GPU by Triton's kernels in their place."""
+"""A described decoder by torch operations, or Triton kernels on a GPU."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from .description import DecoderDescription, DecoderWeights, LinearWeights
 
 
 class DeviceKernels:
-    """Decoders with RMS norms, rotary embeddings and SwiGLU: on a GPU in 8 launches a layer, with up to 4 tokens in 5,
-    beside those of attention.
+    """Decoders with RMS norms, rotary embeddings and SwiGLU. On a GPU a layer takes 8 launches besides attention, or 5
+    for up to 4 tokens.
 
-    States are rounded where transformers rounds them, but for norms of up to 4 tokens on a GPU, which are not rounded
-    before they are multiplied. A token's states depend on what runs beside it as far as products do, whose algorithms
-    are chosen by how many tokens there are: in float32 and float64 they differ in the last bits, by which no token
-    changes but one of two that are as likely to a few parts in a million; in bfloat16 and float16 they differ visibly,
-    and "the same seed, the same tokens in any batch" does not hold.
+    States are rounded as in transformers, except norms of up to 4 tokens on a GPU, which are not rounded before their
+    product. The algorithms of products depend on the number of tokens, and so a token's states on the batch: in float32
+    and float64 last bits differ, which only changes tokens whose probabilities are equal to a few parts in a million;
+    in bfloat16 and float16 differences are visible, and "the same seed, the same tokens in any batch" does not hold.
     """
 
     def __init__(self, description: DecoderDescription, weights: DecoderWeights[LinearWeights]) -> None:
@@ -30,7 +29,7 @@ class DeviceKernels:
 
     @staticmethod
     def takes(description: DecoderDescription, weight: Tensor) -> bool:
-        """True if all that is described has its operation here."""
+        """Test whether all described operations are supported."""
         return (description.norm, description.positions, description.gated, description.activation) == (
             "rms", "rotary", True, "silu",
         )  # fmt: skip
@@ -58,7 +57,7 @@ class DeviceKernels:
         return norm(residual, added, self.weights.last.weight, self._eps)
 
     def _allocate(self, layer: LayerBlocks, product: Tensor) -> None:
-        """Make room for a layer's first keys and values."""
+        """Allocate storage for a layer's first keys and values."""
         heads = self._heads
         parts = product.view(len(product), heads.queries + 2 * heads.keys, heads.size)
         keys = parts[:, heads.queries :]

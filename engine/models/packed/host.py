@@ -1,4 +1,4 @@
-"""A described decoder on a CPU: two kernels a layer, beside those of attention, or one kernel for a small step."""
+"""A described decoder on a CPU: two kernels a layer besides attention, or one kernel for a small step."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from .description import DecoderDescription, DecoderWeights, LayerWeights, Linea
 
 Reals = NDArray[Any]
 _LARGE = 1 << 20
-"""Numbers of an MLP whose products are worth several threads."""
+"""Number of MLP weights that justifies several threads."""
 _FEW_THREADS = 2
 _MUCH = 1 << 29
-"""Products of numbers that take some 20 ms. A step of more is left to a call a layer, between which Ctrl-C is seen."""
+"""Number of products that takes some 20 ms. Larger steps use a call for each layer, and handle Ctrl-C in between."""
 _READ = 4
-"""To read a weight takes as long as so many products."""
+"""Time to read a weight, in products."""
 
 
 class _Room(NamedTuple):
-    """Room of kernels, for as many tokens as they multiply at once."""
+    """Buffers of kernels, for as many tokens as they multiply at a time."""
 
     states: Reals
     product: Reals
@@ -40,7 +40,7 @@ class _Room(NamedTuple):
 
 
 class _Layer(NamedTuple):
-    """A layer's weights, empty for what it has not, in the order in which kernels take them."""
+    """A layer's weights in kernel order; missing ones are empty."""
 
     norm: Reals
     norm_bias: Reals
@@ -61,20 +61,19 @@ class _Layer(NamedTuple):
 class HostKernels:
     """Decoders on a CPU, in float32 and float64, on one thread.
 
-    In a small step, calling the kernels of each layer takes as long as they do, and after each of them another thread
-    may have the interpreter; so one kernel reads all layers there.
+    In a small step, calls of a layer's kernels take as long as the kernels, and another thread may take the GIL after
+    each. So one kernel computes all layers.
 
-    Measured with one thread, against the body's own code on one thread, layers of 192 to 2,048 states: 2 to 8 times as
-    fast (Llama's family), 1.4 to 2.4 times (GPT-2). Where torch has several threads they make up for that in large
-    layers; so those are left to it.
-
-    A token's states depend in their last bits on whether many tokens are read at once or few, see `few_of`.
+    Measured against the body's own code, both on one thread, for hidden sizes of 192 to 2,048: 2 to 8 times as fast
+    (Llama's family), 1.4 to 2.4 times (GPT-2). In large layers torch with several threads is as fast or faster, so
+    these are left to it.
+    A token's states depend in their last bits on whether many or few tokens are read at a time, see `few_of`.
     """
 
     def __init__(self, description: DecoderDescription, weights: DecoderWeights[LinearWeights]) -> None:
         self._description = description
         self._weights = weights
-        # Kernels have only addresses of these: they have to stay until a step is done, even if the body's are moved.
+        # Kernels only have addresses of these: they have to live until a step is done, even if the body's weights move.
         self.arrays = [_arrays(own) for own in weights.layers]
         none = weights.last.weight.new_empty(0)
         self._last = weights.last.weight.numpy(), (none if weights.last.bias is None else weights.last.bias).numpy()
@@ -94,7 +93,7 @@ class HostKernels:
 
     @staticmethod
     def takes(description: DecoderDescription, weight: Tensor) -> bool:
-        """True if kernels for this type are as fast on one thread as torch is on those that it has."""
+        """Test whether kernels for this dtype on one thread are as fast as torch on its threads."""
         numbers = (3 if description.gated else 2) * description.hidden * description.inner
         has_threads = numbers > _LARGE and torch.get_num_threads() > _FEW_THREADS
         return weight.device.type == "cpu" and weight.dtype in IN_PLACE and not has_threads
@@ -128,7 +127,7 @@ class HostKernels:
         return residual
 
     def _read_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, stack: Stack, step: PackedStep) -> Tensor:
-        """The states of a small step, by the kernel of all layers, its attention included."""
+        """Compute the states of a small step by the kernel of all layers, including attention."""
         residual = self._weights.embedded(ids, positions)
         inner, description = residual.numpy(), self._description
         heads = description.heads
@@ -151,7 +150,7 @@ class HostKernels:
         return is_undivided(step, self._description.heads)
 
     def _room(self) -> _Room:
-        """Room for the largest of the layers; of this step alone, since several threads may run one model."""
+        """Create buffers for the largest layer, for this step only, since several threads may run one model."""
         (tallest, widest), kind = self._sizes, self._last[0].dtype
         width, lanes = len(self._last[0]), lanes_of(kind)
         return _Room(np.empty((lanes, width), kind), np.empty((lanes, tallest), kind), *room_of(widest, tallest, kind))
@@ -160,7 +159,7 @@ class HostKernels:
 def texts_of(
     step: PackedStep, heads: Heads, like: Tensor, short: AttentionRows, long: AttentionRows, threads: int = 1
 ) -> tuple[Texts, Stored]:
-    """A step's texts for attention, and `room_near` for it; `like` is of the type of states. There is room then."""
+    """Return a step's texts for attention, and their `room_near`. Allocates blocks. like: has the states' dtype"""
     none = like.new_empty(0, heads.keys, heads.size)
     for layer in step.layers:
         layer.allocate(none, none)

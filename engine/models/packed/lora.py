@@ -1,8 +1,8 @@
-"""LoRA adapters beside the weights of a decoder, so that texts with different ones are read in one batch.
+"""LoRA adapters beside a decoder's weights, so that one batch may use several.
 
-A layer's output x W is followed by (x A) B of the text's adapter (Hu et al., arXiv:2106.09685). All adapters of a step
-are one product: the columns of A that are not of a token's adapter are set to 0 before B (the batching of Punica,
-arXiv:2310.18547, without kernels of its own).
+A layer's output x W gets the summand (x A) B of the sequence's adapter (Hu et al., arXiv:2106.09685). All adapters of a
+step form one product: columns of A of other adapters are zeroed before B (the batching of Punica, arXiv:2310.18547,
+without custom kernels).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _REFUSED = (
     *("modules_to_save", "trainable_token_indices", "use_dora", "lora_bias", "use_qalora", "layer_replication"),
     *("alora_invocation_tokens", "use_bdlora", "kasa_config", "arrow_config", "monteclora_config"),
 )
-"""Options of PEFT by which an adapter is more than products beside layers."""
+"""Options of PEFT for adapters that are more than low-rank products."""
 _CHANGING = ("pissa", "olora", "corda", "loftq", "lora_ga")
-"""Beginnings of PEFT's initialisations that change the weights beside which the adapter then stands."""
+"""Prefixes of PEFT's initialisations that also change the base weights."""
 
 
 class LoraLayer(NamedTuple):
@@ -46,9 +46,9 @@ class LoraLayer(NamedTuple):
 
 
 class _Tokens(NamedTuple):
-    """Adapters of a step's tokens: the rows of A and B that it needs, None for all, and [tokens, rows] of 0 and 1.
+    """Adapters of a step's tokens: the needed rows of A and B, None for all, and a 0/1 mask [tokens, rows].
 
-    The second is None where all tokens have the only adapter.
+    The mask is None if all tokens use the same adapter.
     """
 
     rows: Tensor | None
@@ -56,10 +56,10 @@ class _Tokens(NamedTuple):
 
 
 class LoraAdapters:
-    """The adapters of a model. Raises OptionError for what is none of it.
+    """The adapters of a model. Raises OptionError for an adapter that does not fit.
 
-    body: what is run of the model; the layers of adapters are among its modules
-    places: folders or names on the Hub, by the names of adapters; a table's source is the number of one, from 1 on
+    body: the part of the model that is run; adapted layers are among its modules
+    places: folders or names on the Hub by adapter name; a table's source is an adapter's number, from 1 on
     """
 
     def __init__(self, model: Any, body: Any, places: Mapping[str, str]) -> None:
@@ -76,7 +76,7 @@ class LoraAdapters:
 
     @contextmanager
     def beside(self, chunks: Sequence[Chunk]) -> Generator[None]:
-        """A block in which the modules of the body run with the adapters of the chunks' texts, one block at a time."""
+        """Run the body's modules with the adapters of the chunks' sequences, in a block."""
         self._tokens = self._of(chunks)
         hooks: list[Any] = []
         try:
@@ -126,7 +126,7 @@ class LoraAdapters:
 
 
 def _sizes(module: Any) -> tuple[int, int]:
-    """Columns of a layer's input and of its output."""
+    """Return the sizes of a layer's input and output."""
     if not isinstance(module, Conv1D):
         return module.in_features, module.out_features
     size_in, size_out = module.weight.shape
@@ -134,7 +134,7 @@ def _sizes(module: Any) -> tuple[int, int]:
 
 
 def _read(name: str, place: str, modules: Mapping[str, Any]) -> dict[str, tuple[Tensor, Tensor]]:
-    """A and B, scaled, of the layers of an adapter. Raises OptionError."""
+    """Return the scaled A and B of an adapter's layers. Raises OptionError."""
 
     def error(why: str) -> OptionError:
         return OptionError(f"adapters={{{name!r}: {brief(place)}}}: {why}")
@@ -189,7 +189,7 @@ def _shapes(module: Any) -> tuple[tuple[int], tuple[int]]:
 
 
 def _scale(config: Mapping[str, Any], layer: str, rank: int) -> float:
-    """The factor of a layer's product, as PEFT has it."""
+    """Return the scale of a layer's product, as PEFT defines it."""
     patterns: Mapping[str, float] = config.get("alpha_pattern") or {}
     own = [alpha for pattern, alpha in patterns.items() if re.fullmatch(rf"(.*\.)?({pattern})", layer)]
     alpha = float(own[0] if own else config.get("lora_alpha", 8))
@@ -197,15 +197,15 @@ def _scale(config: Mapping[str, Any], layer: str, rank: int) -> float:
 
 
 def _files(place: str, error: Callable[[str], OptionError]) -> list[Path]:
-    """The files of an adapter, in its folder or from the Hub."""
+    """Return the files of an adapter, from its folder or the Hub."""
     folder = Path(place)
     if folder.is_dir():
         for file in FILES:
             if not (folder / file).is_file():
                 raise error(f"the folder has no {file}, and so no adapter that PEFT saved")
         return [folder / file for file in FILES]
-    hub: Any = import_module("huggingface_hub")  # which is slow to import, and folders do without it
+    hub: Any = import_module("huggingface_hub")  # slow import, not needed for folders
     try:
         return [Path(hub.hf_hub_download(place, file)) for file in FILES]
-    except Exception as cause:  # the library and those below it raise whatever they come upon
+    except Exception as cause:  # the library and its dependencies raise various exceptions
         raise error(f"it is no folder, and cannot be had from the Hub ({cause})") from cause

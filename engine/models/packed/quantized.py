@@ -1,4 +1,4 @@
-"""A described decoder with weights in formats of GGUF on a CPU: some layers in one call of several threads together."""
+"""A described decoder with weights in GGUF formats on a CPU: a call runs several layers on several threads."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from .description import DecoderDescription, DecoderWeights, LayerWeights, Quant
 from .host import texts_of
 
 _AT_ONCE = 64
-"""Tokens that are multiplied together: their states stay near while weights pass by."""
+"""Number of tokens multiplied together, so that their states stay in the cache while weights are read."""
 _PIECE = 8
-"""Tokens of a sequence whose attention a thread computes, before it takes those of others."""
+"""Number of a sequence's tokens whose attention a thread computes at a time."""
 _MUCH = 1 << 29
-"""Products of a thread in one call: some 100 ms. Between calls Ctrl-C is seen."""
+"""Products of a thread in one call, about 100 ms. Ctrl-C is handled between calls."""
 _READ = 4
-"""To read a weight takes as long as so many products."""
+"""Time to read a weight, in products."""
 _WORTH = 1 << 20
-"""Products that are worth another thread."""
+"""Number of products that justifies another thread."""
 
 
 Part = TypeVar("Part")
 
 
 class QuantizedKernels:
-    """Decoders whose weights are in formats of GGUF, with norms and what lies between products in float32.
+    """Decoders with weights in GGUF formats; norms and operations between products use float32.
 
-    A token's states are the same to the last bit on any number of threads, whatever is read beside it, and whether its
-    text is read at once or in parts. Roundings to 8 bits would magnify a difference in the last bits.
+    A token's states are bitwise the same for any number of threads, any batch, and any division of its text into
+    chunks. Rounding to 8 bits would magnify differences in last bits.
     """
 
     def __init__(self, description: DecoderDescription, weights: DecoderWeights[QuantizedProducts]) -> None:
@@ -55,7 +55,7 @@ class QuantizedKernels:
         self._most_rows = max(sum(rows[: VALUES + 1]), rows[GATES] + rows[UP])
         self._most_columns = max(each.width for each in layers[0] if each is not None)
         self._numbers = sum(each.width * len(each.data) for each in layers[0] if each is not None)
-        # Kernels have only addresses of weights: `weights` has to stay until a step is done.
+        # Kernels only have addresses of weights: `weights` has to live until a step is done.
         self._stack = QuantizedStack(
             np.array([_place_of(each) for own in layers for each in own], np.int64),
             np.array(rows, np.int64),
@@ -66,7 +66,7 @@ class QuantizedKernels:
 
     @staticmethod
     def takes(description: DecoderDescription, weight: Tensor) -> bool:
-        """True if norms are in float32 on a CPU; of products any that a file has are."""
+        """Test whether norms are in float32 on a CPU; all product formats of files are supported."""
         return weight.device.type == "cpu" and weight.dtype == torch.float32
 
     def read(
@@ -105,7 +105,7 @@ class QuantizedKernels:
         return residual
 
     def _room(self, tokens: int) -> QuantizedRoom:
-        """Room of one step, since several threads may run one model."""
+        """Create the buffers of one step, since several threads may run one model."""
         tokens = min(tokens, _AT_ONCE)
         hidden, columns = self._description.hidden, tokens * self._most_columns
         return QuantizedRoom(
@@ -118,13 +118,13 @@ class QuantizedKernels:
 def _in_order(
     attention: Sequence[Part], out: Sequence[Part], up: Sequence[Part], down: Sequence[Part]
 ) -> list[Part | None]:
-    """A layer's matrices or biases in the order in which kernels number them; None for gates where there are none."""
+    """Return a layer's matrices or biases in kernel order; None for missing gates."""
     gates = [None] if len(up) == 1 else []
     return [*attention, *out, *gates, *up, *down]
 
 
 def _norms_of(own: LayerWeights[QuantizedProducts]) -> list[int]:
-    """Addresses of weights and biases of the norms; those of heads have no biases."""
+    """Return addresses of weights and biases of the norms; head norms have no biases."""
     heads = (None, None) if own.head_norms is None else own.head_norms[:2]
     return [_address(part) for part in (*own.before, *own.after, heads[0], None, heads[1], None)]
 

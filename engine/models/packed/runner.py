@@ -1,4 +1,4 @@
-"""Decoders that run packed steps: by kernels where they are described, else by their own modules with our attention."""
+"""Decoders that run packed steps: by kernels if described, else by their own modules with our attention."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _locks: WeakKeyDictionary[Any, RLock] = WeakKeyDictionary()
 
 
 class NotPackedError(Exception):
-    """An attention layer that asks for what packed steps do not have."""
+    """An attention layer that needs more than packed steps provide."""
 
 
 class PackedRunner:
@@ -70,7 +70,7 @@ class PackedRunner:
         return type(self), (self._body, self._config, self._run, self.described, self.adapters, self._media)
 
     def read(self, chunks: Sequence[Chunk], storage: Any, ends: Sequence[int] | None = None) -> Tensor:
-        """The states [chunks, size] of the last tokens; with ends [sum(ends), size], so many of each chunk."""
+        """Return states [chunks, size] of the last tokens, or [sum(ends), size] of the last ends[i] of chunk i."""
         if self.adapters is not None:
             adapted = [chunk.table.source is not None for chunk in chunks]
             if any(adapted) and not all(adapted):
@@ -86,7 +86,7 @@ class PackedRunner:
     def _read_apart(
         self, chunks: Sequence[Chunk], storage: Any, ends: Sequence[int] | None, adapted: Sequence[bool]
     ) -> Tensor:
-        """As `read`, texts with adapters apart from those without, so that nothing changes for either."""
+        """Run `read` separately for texts with and without adapters, so that neither affects the other."""
         counts = [1] * len(chunks) if ends is None else ends
         found: list[Tensor] = [torch.empty(0)] * len(chunks)
         for kind in (False, True):
@@ -99,7 +99,7 @@ class PackedRunner:
         return torch.cat(found)
 
     def _read_all(self, chunks: Sequence[Chunk], storage: Any) -> tuple[Tensor, PackedStep]:
-        """The states [tokens, size] of all tokens, behind one another as the step has them."""
+        """Return states [tokens, size] of all tokens, in the order of the step."""
         step = self.step(chunks, storage)
         if self._media is None:
             ids, positions = torch.tensor([step.ids, step.positions], device=self._device)
@@ -117,10 +117,10 @@ class PackedRunner:
         return _by_kernels(described, ids, positions, step.places.on(self._device), step), step
 
     def read_static(self, ids: Tensor, positions: Tensor, rows: DeviceRows, storage: BlockStorage) -> Tensor:
-        """The states [tokens, size] of all tokens of a step that is on the device only; capturable in a CUDA graph.
+        """Return states [tokens, size] of a step that is only on the device; can be captured in a CUDA graph.
 
-        ids, positions: int64 [tokens]; those of tokens that are nobody's are read, and their states mean nothing
-        storage: in which something was written before
+        ids, positions: int64 [tokens]; states of unused tokens are meaningless
+        storage: must be allocated
         """
         step, described = DeviceStep(storage.layers, self._reaches, rows), self._prepared()
         if described is None:
@@ -129,16 +129,16 @@ class PackedRunner:
 
     @property
     def baked(self) -> tuple[Any, ...]:
-        """A key of what captured graphs rely on: where weights lie, and which modules and adapters read them."""
+        """A key for the validity of captured graphs: addresses of weights, or modules and adapters."""
         number = None if self.described is None else self.described.prepare()
         return self._parts.baked() if number is None else (number,)
 
     def _prepared(self) -> DescribedDecoder | None:
-        """The described decoder, for as long as the body is what it was."""
+        """Return the described decoder; None after the body was changed."""
         return None if self.described is None or self.described.prepare() is None else self.described
 
     def step(self, chunks: Sequence[Chunk], storage: Any) -> PackedStep:
-        """The data of chunks that are read together, for attention."""
+        """Return the attention metadata of chunks."""
         return PackedStep(chunks, storage, self._reaches, self._device)
 
     def over(self, step: PackedStep) -> Callable[..., Tensor]:
@@ -152,11 +152,11 @@ class PackedRunner:
         return self.run(ids[None], step, position_ids=places, use_cache=False, **more, **further)[0]
 
     def run(self, ids: Tensor, step: PackedStep | DeviceStep, **arguments: Any) -> Tensor:
-        """The states [rows, width, size] of ids [rows, width], which are the tokens of the step's chunks in order.
+        """Return states [rows, width, size] of ids [rows, width], the tokens of the step's chunks in order.
 
-        ids: or states [rows, width, size] that stand for them
+        ids: or their embeddings [rows, width, size]
         """
-        # A model's configuration is there for all threads, and for its owner.
+        # All threads share a model's configuration, and its owner uses it too.
         with self._lock:
             before = [config["_attn_implementation_internal"] for config in self._configs]
             try:
@@ -167,11 +167,11 @@ class PackedRunner:
                 finally:
                     self._restore(before)
             except BaseException:
-                self._restore(before)  # once more, since Ctrl-C may have come in the midst of it
+                self._restore(before)  # again, since Ctrl-C may have interrupted it
                 raise
 
     def _restore(self, names: Sequence[Any]) -> None:
-        """Give the model its own attention back."""
+        """Restore the model's own attention."""
         for config, name in zip(self._configs, names, strict=True):
             config["_attn_implementation_internal"] = name
 
@@ -190,17 +190,17 @@ def _by_kernels(
 
 
 class _Positions:
-    """Stands for a cache where a layer computes positions itself, as the tokens' numbers plus the cache's length."""
+    """Acts as a cache in layers that compute positions as token indices plus the cache's length."""
 
     def __init__(self, positions: Tensor) -> None:
         self._shift = positions - torch.arange(len(positions), device=positions.device)
 
     def get_seq_length(self, layer: int = 0) -> Tensor:
-        """Shifts from the tokens' places in the step to those in their texts."""
+        """Return differences between positions and indices in the step."""
         return self._shift
 
     def update(self, keys: Tensor, values: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Attention itself writes to the blocks."""
+        """Return the arguments: attention itself writes to the blocks."""
         return keys, values
 
 
@@ -219,7 +219,7 @@ def _attention(
     trellm_step: PackedStep | DeviceStep | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """The attention function that layers call; [rows, heads, width, size] each. Raises NotPackedError."""
+    """The attention function for layers; inputs [rows, heads, width, size]. Raises NotPackedError."""
     number: int | None = getattr(module, "layer_idx", None)
     if trellm_step is not None and trellm_step.turn is not None:
         number = trellm_step.turn

@@ -1,4 +1,4 @@
-"""Weights of a decoder that lie in transformers' modules: found by their description, laid out for kernels, watched."""
+"""Weights of a decoder in transformers' modules: checked against its description, laid out for kernels, monitored."""
 
 from __future__ import annotations
 
@@ -31,13 +31,12 @@ _JOINED = {"attention": ("queries", "keys", "values"), "up": ("gates", "up")}
 
 
 class ModuleSource:
-    """The weights of a body of transformers.
+    """The weights of a transformers body.
 
-    They are laid out once, and the parameters of the model's modules become views of them: the model works as before,
-    its memory is not doubled, and what is written into parameters (`load_state_dict`, an optimiser) is seen here. What
-    makes new ones (`to`, `deepcopy`) is noticed by `is_intact`, and so are modules and buffers that are replaced. Hooks
-    that are registered later are not.
-    Raises NotDescribedError where the body is not, to the last detail, what the description of its configuration says.
+    They are laid out once, and the modules' parameters become views of them. The model works as before without double
+    memory, and in-place changes of parameters (`load_state_dict`, an optimiser) take effect. `is_intact` detects new
+    parameters (`to`, `deepcopy`), and replaced modules and buffers, but not hooks registered later.
+    Raises NotDescribedError unless the body matches the description of its configuration exactly.
     """
 
     def __init__(self, body: Any, config: Any) -> None:
@@ -53,21 +52,21 @@ class ModuleSource:
 
     @property
     def is_quantized(self) -> bool:
-        """True if products have quantized weights, which all have then."""
+        """True if all products have quantized weights."""
         return isinstance(self.weights.layers[0].out, QuantizedProducts)
 
     @property
     def is_intact(self) -> bool:
-        """True if modules and parameters are the same, and where they were. Waits for nothing on the device."""
+        """True if modules and parameters are unchanged and unmoved. Does not synchronise with the device."""
         return self._links.are_intact and [parameter.data_ptr() for parameter in self._parameters] == self._places
 
 
 Roles = dict[str, Any]
-"""Modules by what of a decoder they are."""
+"""Modules by role."""
 
 
 def _parts_of(body: Any, expected: Spec, description: DecoderDescription) -> tuple[Roles, list[Roles]]:
-    """The modules of a body, and those of each layer."""
+    """Return the modules of a body, and of each layer, by role."""
     home, found = type(body).__module__, Roles()
     _need(home.startswith("transformers."), f"a body of {home}")
     _match(body, expected, home, "", found, description.layers)
@@ -84,7 +83,7 @@ def _list_of(body: Spec) -> Spec:
 
 
 def _match(module: Any, part: Spec, home: str, path: str, found: Roles, layers: int) -> None:
-    """See that a module, and all below it but layers, are what a part says; `found` gets them by their roles."""
+    """Check that a module and its submodules, except layers, match a spec. Add them to `found` by role."""
     kind = f"{type(module).__module__}.{type(module).__qualname__}"
     kinds = [home + name if name.startswith(".") else name for name in part.kinds]
     _need(kind in kinds, f"{path}: {type(module).__name__}")
@@ -104,7 +103,7 @@ def _match(module: Any, part: Spec, home: str, path: str, found: Roles, layers: 
 
 
 def _check(body: Any, found: Roles, layers: Sequence[Roles], description: DecoderDescription) -> None:
-    """See that modules and weights fit the description."""
+    """Check that modules and weights match the description."""
     _need(not any(module.training for module in body.modules()), "training")
     for number, parts in enumerate(layers):
         attention = parts["attention"]
@@ -142,7 +141,7 @@ def _check(body: Any, found: Roles, layers: Sequence[Roles], description: Decode
 
 
 def _products_of(parts: Roles, description: DecoderDescription) -> dict[str, tuple[int, int]]:
-    """The shapes of products as the modules have them: queries, keys and values may be one."""
+    """Return the shapes of products in the modules, which may join queries, keys and values."""
     shapes = description.products
     if "queries_keys_values" not in parts:
         return shapes
@@ -151,7 +150,7 @@ def _products_of(parts: Roles, description: DecoderDescription) -> dict[str, tup
 
 
 def _check_parameters(body: Any, first: Any) -> None:
-    """See that weights are plain tensors like the first, each with one owner among those that are laid side by side."""
+    """Check that weights are plain tensors like the first, each owned by one module."""
     weights = list(body.parameters())
     turned = {id(each.weight) for each in body.modules() if f"{type(each).__module__}.{type(each).__name__}" == CONV}
     _need(first.dtype in DTYPES, f"weights of type {first.dtype}")
@@ -166,7 +165,7 @@ def _check_parameters(body: Any, first: Any) -> None:
 
 
 def _weights_of(found: Roles, layers: Sequence[Roles], description: DecoderDescription) -> DecoderWeights[Any]:
-    """The weights of modules; those of several that are multiplied with the same states become views of one tensor."""
+    """Return the weights of modules. Those of products of the same states become views of one tensor."""
     learned, rotary, words = found.get("positions"), found.get("rotary"), found["embedding"]
     return DecoderWeights(
         words if isinstance(words, QuantizedEmbedding) else words.weight.data,
@@ -199,7 +198,7 @@ def _norm_of(module: Any) -> Norm:
 
 
 def _product_of(modules: Sequence[Any]) -> Any:
-    """The weights of modules that are multiplied with the same states: `LinearWeights` or `QuantizedProducts`."""
+    """Return the weights of products of the same states: `LinearWeights` or `QuantizedProducts`."""
     if isinstance(modules[0], QuantizedLinear):
         biases = [None if module.bias is None else module.bias.data for module in modules]
         return QuantizedProducts([module.matrix for module in modules], biases)
@@ -212,23 +211,23 @@ def _product_of(modules: Sequence[Any]) -> Any:
 
 
 def _by_rows(module: Any) -> Tensor:
-    """Weights [out, in]."""
+    """Return weights [out, in]."""
     return module.weight.T if type(module).__name__ == "Conv1D" else module.weight
 
 
 def _lay_by_rows(module: Any) -> None:
-    """Let weights that lie [in, out] lie by rows of what is multiplied; the parameter becomes a view of them."""
+    """Transpose weights stored as [in, out]; the parameter becomes a view of the result."""
     weight: Any = module.weight
     if not _by_rows(module).is_contiguous():
-        # A tensor made in inference mode could never again be trained.
+        # A tensor created in inference mode could never be trained again.
         with torch.inference_mode(False), torch.no_grad():
             weight.data = weight.data.T.contiguous().T
 
 
 def _joined(parts: Sequence[Any]) -> Tensor:
-    """Parameters as one tensor [all of them, ...], of which they are views from now on.
+    """Concatenate parameters to one tensor [total, ...], of which they become views.
 
-    Where they lie behind one another already nothing is done: a model can be wrapped twice, copied and loaded again.
+    Adjacent parameters are not moved, so that a model can be wrapped twice, copied and loaded again.
     """
     first: Tensor = parts[0].data
     shape = (sum(len(part) for part in parts), *first.shape[1:])

@@ -1,1 +1,1 @@
-"""Models of transformers with quantized weights: modules < conversion < saved < loading."""
+"""Quantization of transformers models on loading. Imports: modules by conversion, that by saved, and all by loading."""

@@ -1,6 +1,6 @@
-"""Weights of a model, those of its linear layers and embedding quantized as in GGUF files, and how modules get them."""
+"""Quantization of a model's linear layers and embedding to GGUF formats, and its application to modules."""
 
-# torch does not say of what its arguments are.
+# torch is only partly typed.
 # pyright: reportUnknownMemberType=false
 
 from __future__ import annotations
@@ -28,23 +28,24 @@ from ....kernels.quantized.products import QuantizedMatrix
 from .modules import QuantizedEmbedding, QuantizedLinear
 
 KINDS: Mapping[str, tuple[str, str]] = {"q8": ("Q8_0", "Q8_0"), "q4": ("Q4_1", "Q8_0")}
-"""By what a caller asks for: the format of linear layers of the body, and that of embedding and head."""
+"""Formats by option: of linear layers in the body, and of embedding and head."""
 _FEWEST_ROWS = 32
-"""Smaller layers save nothing that counts, and their outputs weigh on whole layers: gates of shared experts."""
+"""Fewest outputs of a quantized layer. Smaller ones, such as gates of shared experts, save little and affect whole
+layers."""
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 _MOST = 65_504.0
-"""The largest number of a float16, which scales and offsets are."""
+"""The largest finite float16, the type of scales and offsets."""
 _LINEAR = (
     "torch.nn.modules.linear.Linear", "transformers.pytorch_utils.Conv1D",
     "transformers.models.falcon.modeling_falcon.FalconLinear",
 )  # fmt: skip
 _IS_TENSOR = re.compile(r"isinstance\(self\.\w+\.weight, torch\.Tensor\)")
 _SOME = 1 << 20
-"""Weights that a thread quantizes at once."""
+"""Number of weights that a thread quantizes at a time."""
 
 
 class QuantizedLayer(NamedTuple):
-    """A layer with a quantized weight. tensor: its name; scale: what an embedding multiplies its rows by"""
+    """A layer with a quantized weight. tensor: its name; scale: an embedding's factor"""
 
     tensor: str
     kind: str
@@ -53,11 +54,11 @@ class QuantizedLayer(NamedTuple):
 
 @dataclass(frozen=True)
 class QuantizedWeights:
-    """All that a model computes with.
+    """All weights of a model.
 
-    tensors: by name; quantized ones are uint8 [rows, bytes of a row], and of the others those of floats are float32
-    layers: modules with quantized weights, by path; several may have one tensor
-    names: the tensors of all other parameters, and of buffers, by path
+    tensors: by name; quantized ones are uint8 [rows, bytes of a row], others float32 if floating-point
+    layers: modules with quantized weights by path; several may share a tensor
+    names: tensor names of all other parameters and buffers by path
     """
 
     tensors: Mapping[str, Tensor]
@@ -66,14 +67,13 @@ class QuantizedWeights:
 
 
 def quantized(model: Any, form: str) -> QuantizedWeights:
-    """The weights of a model, which stays as it is. form: a key of KINDS
+    """Return the quantized weights of a model, which is unchanged. form: a key of KINDS
 
-    Quantized are linear layers (Conv1D of GPT-2 too), the embedding of tokens and the head. As they are stay: layers
-    whose width is no multiple of 32; those with fewer than 32 outputs, or one for each expert (routers); those that the
-    architecture keeps in float32; weights that other modules use as well, or with which the architecture computes
-    itself; and all that is no such layer: norms, biases, convolutions, embeddings of positions, and experts whose
-    weights are one parameter of three dimensions.
-    Raises ModelError for weights that are no numbers or too large, OptionError where no layer can be quantized.
+    Quantized are linear layers (also GPT-2's Conv1D), the token embedding and the head. Not quantized are: layers of a
+    width that is not a multiple of 32; layers with fewer than 32 outputs, or one for each expert (routers); layers that
+    the architecture keeps in float32; weights shared with other modules or used by the architecture directly; and all
+    other parameters: norms, biases, convolutions, position embeddings, and experts as one three-dimensional parameter.
+    Raises ModelError for weights that are not finite or too large, OptionError if no layer can be quantized.
     """
     body, ends = KINDS[form]
     chosen = _chosen(model)
@@ -105,16 +105,16 @@ def quantized(model: Any, form: str) -> QuantizedWeights:
 
 
 def fill(model: Any, weights: QuantizedWeights) -> Any:
-    """Put weights into a model of this architecture, and modules for the quantized ones; the model.
+    """Put weights into a model of this architecture, with modules for quantized ones. Return the model.
 
-    Raises ValueError, with the path, where weights do not fit the model, or are missing.
+    Raises ValueError, with the path, if weights do not fit or are missing.
     """
     unpack = import_module("gguf").quants.dequantize
     kinds = import_module("gguf").GGMLQuantizationType
     matrices: dict[str, QuantizedMatrix] = {}
     for path, layer in weights.layers.items():
         module = model.get_submodule(path)
-        if isinstance(module, (QuantizedLinear, QuantizedEmbedding)):  # of a part that stands in several places
+        if isinstance(module, (QuantizedLinear, QuantizedEmbedding)):  # a shared module was replaced already
             continue
         parent, leaf = model.get_submodule(path.rpartition(".")[0]), path.rpartition(".")[2]
         matrix = matrices.setdefault(layer.tensor, _matrix(weights.tensors[layer.tensor], layer.kind))
@@ -141,7 +141,7 @@ def fill(model: Any, weights: QuantizedWeights) -> Any:
 
 
 def _chosen(model: Any) -> dict[str, Any]:
-    """Modules whose weights are to be quantized, by path, those that share weights included."""
+    """Return the modules to quantize by path, including those that share weights."""
     words, config = getattr(model.get_input_embeddings(), "weight", None), model.config.get_text_config()
     experts = {getattr(config, name, None) for name in _EXPERTS}
     lists = [getattr(model, name, None) or () for name in ("_keep_in_fp32_modules", "_keep_in_fp32_modules_strict")]
@@ -168,7 +168,7 @@ def _chosen(model: Any) -> dict[str, Any]:
 
 
 def _is_read(model: Any, path: str) -> bool:
-    """True if the code of the module that has a layer does more with the layer's weight than to ask for its type."""
+    """Test whether the module that owns a layer uses the layer's weight for more than its dtype or shape."""
     owner, _, leaf = path.rpartition(".")
     holder: type[Any] = model.get_submodule(owner).__class__
     source = _source_of(holder)
@@ -177,7 +177,7 @@ def _is_read(model: Any, path: str) -> bool:
 
 @cache
 def _source_of(kind: type[Any]) -> str | None:
-    """The code of a class of modules; None where it has no file."""
+    """Return the source code of a module class; None if it has no file."""
     try:
         return _IS_TENSOR.sub("", inspect.getsource(kind))
     except (OSError, TypeError):
@@ -189,13 +189,13 @@ def _modules_of(model: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _tensors_of(model: Any) -> Iterator[tuple[str, Tensor]]:
-    """All parameters and buffers by path, those that several modules have as often as they do."""
+    """Yield all parameters and buffers by path, shared ones repeatedly."""
     yield from model.named_parameters(remove_duplicate=False)
     yield from model.named_buffers(remove_duplicate=False)
 
 
 def _scale_of(module: Any) -> float | None:
-    """Factor of an embedding's rows; None for one that does more than multiply."""
+    """Return the factor of an embedding's rows; None if it does more than multiply."""
     if type(module) is nn.Embedding:
         return 1.0 if module.max_norm is None else None
     scale = getattr(module, "embed_scale", None)
@@ -204,13 +204,13 @@ def _scale_of(module: Any) -> float | None:
 
 
 def _plain(tensor: Tensor) -> Tensor:
-    """A tensor that stays, in float32 if it has floats."""
+    """Return a tensor that is not quantized, as float32 if floating-point."""
     found = tensor.detach()
     return (found.float() if found.is_floating_point() else found).contiguous()
 
 
 def _quantized(weight: Tensor, kind: str, name: str) -> Tensor:
-    """uint8 [rows, bytes] of weights [rows, width], by several threads. Raises ModelError."""
+    """Quantize weights [rows, width] to uint8 [rows, bytes] in several threads. Raises ModelError."""
     library: Any = import_module("gguf")
     quantize, number = library.quants.quantize, library.GGMLQuantizationType[kind]
     rows, width = weight.shape
@@ -219,7 +219,7 @@ def _quantized(weight: Tensor, kind: str, name: str) -> Tensor:
 
     def convert(begin: int) -> None:
         some: NDArray[np.float32] = weight[begin : begin + step].float().contiguous().numpy()
-        if not np.abs(some).max() < _MOST:  # NaN is not smaller either
+        if not np.abs(some).max() < _MOST:  # also True for NaN
             raise ModelError(f"{name} has weights that are infinite, NaN, or beyond {_MOST:,}; fetch the model again")
         out[begin : begin + step] = quantize(some, number)
 
@@ -229,7 +229,7 @@ def _quantized(weight: Tensor, kind: str, name: str) -> Tensor:
 
 
 def _matrix(tensor: Tensor, kind: str) -> QuantizedMatrix:
-    """Raises ValueError for what are no rows of this format."""
+    """Return the matrix of a tensor. Raises ValueError unless it has rows of this format."""
     form = FORMATS[kind]
     if tensor.dtype != torch.uint8 or tensor.ndim != 2 or tensor.shape[1] % form.size:
         raise ValueError(f"a tensor of shape {tuple(tensor.shape)} is none of {kind}")

@@ -1,6 +1,6 @@
-"""Models by name or folder, and models that are loaded already, with quantized weights."""
+"""Loading of models with quantized weights, by name or folder, or from loaded models."""
 
-# torch and transformers do not say of what their arguments are.
+# torch and transformers are only partly typed.
 # pyright: reportUnknownMemberType=false
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from .conversion import fill, quantized
 from .saved import WeightsSource, load_saved, save, say_unfit
 
 _LOADING = new_lock()
-"""Held while a model is made: transformers and torch change functions of their own meanwhile, for all threads."""
+"""Held while a model is created: transformers and torch patch their own functions meanwhile, for all threads."""
 
 
 def load_quantized(path: str, config: Any, auto: Any, options: LoadOptions) -> Any:
-    """The model of a name or folder, whose weights are mapped from the cache; they are made and saved if need be.
+    """Load a model by name or folder with quantized weights mapped from the cache, creating and saving them if needed.
 
-    config: as it was read; auto: the class of transformers that loads such models
-    Raises OptionError where that cannot be, and whatever transformers raises.
+    config: the configuration read; auto: the transformers class that loads such models
+
+    Raises OptionError if that is impossible, and the exceptions of transformers.
     """
     form: str = options.weights
     _check(form, config)
@@ -46,7 +47,7 @@ def _loaded(path: str, config: Any, auto: Any, options: LoadOptions) -> Any:
         return found
     model = auto.from_pretrained(path, **{**options.of_weights, "dtype": torch.float32})
     weights, generation = quantized(model, form), getattr(model, "generation_config", None)
-    source = WeightsSource.of(path, config, form)  # of files that may have been fetched only now
+    source = WeightsSource.of(path, config, form)  # its files may have been downloaded only now
     said: Any = None if generation is None else json.loads(generation.to_json_string(use_diff=False))
     if source is not None and save(source, weights, said):
         found = _of_file(source, config, auto, options)
@@ -54,9 +55,9 @@ def _loaded(path: str, config: Any, auto: Any, options: LoadOptions) -> Any:
 
 
 def quantized_copy(model: Any, form: str) -> Any:
-    """A model that is loaded, with quantized weights; the given one stays as it is, and shares the weights that stay.
+    """Return a copy of a loaded model with quantized weights. Both share the other weights.
 
-    Raises OptionError for a model whose weights cannot be taken.
+    Raises OptionError for an unsupported model.
     """
     _check(form, model.config)
     places = {tensor.device.type for tensor in (*model.parameters(), *model.buffers())}
@@ -75,7 +76,7 @@ def quantized_copy(model: Any, form: str) -> Any:
 
 
 def _check(form: str, config: Any) -> None:
-    """Raise OptionError where the package gguf is absent, and for models that are not decoder-only."""
+    """Raise OptionError without the package gguf, and for encoder-decoder models."""
     if find_spec("gguf") is None:
         raise OptionError(
             f"weights={form!r} needs the package gguf, which is not installed: pip install 'trellm[gguf]'"
@@ -88,7 +89,7 @@ def _check(form: str, config: Any) -> None:
 
 
 def _of_file(source: WeightsSource, config: Any, auto: Any, options: LoadOptions) -> Any | None:
-    """The model with weights that were saved; None, with a line that is logged, where they are none that fit."""
+    """Return the model with saved weights; None, with a log message, if they are missing or do not fit."""
     saved = load_saved(source)
     if saved is None:
         return None
@@ -98,7 +99,7 @@ def _of_file(source: WeightsSource, config: Any, auto: Any, options: LoadOptions
         model = auto.from_config(copy.deepcopy(config), **options.of_model, dtype=torch.float32)
     try:
         fill(model, weights)
-    except (ValueError, KeyError, AttributeError) as error:  # the last one for a module that is not there
+    except (ValueError, KeyError, AttributeError) as error:  # AttributeError for a missing module
         say_unfit(source, error)
         return None
     if generation is not None:

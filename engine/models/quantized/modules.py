@@ -1,4 +1,4 @@
-"""Modules of torch whose weights stay in formats of GGUF: in place of the linear layers and the embedding of a body."""
+"""torch modules with weights in GGUF formats, which replace the linear layers and the embedding of a body."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ....kernels.quantized.products import QuantizedMatrix
 from ..threads import run_together, thread_count
 
 _WORTH = 1 << 20
-"""Products that are worth another thread."""
+"""Number of multiplications that justify another thread."""
 Unpack = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 
 
 class QuantizedLinear(nn.Module):
-    """A linear layer with weights [out, in] in a format of GGUF, of states in float32 on a CPU; not differentiable."""
+    """A linear layer with weights [out, in] in a GGUF format, for float32 states on a CPU; not differentiable."""
 
     def __init__(self, matrix: QuantizedMatrix, bias: Tensor | None = None) -> None:
         super().__init__()
@@ -29,15 +29,16 @@ class QuantizedLinear(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """float32 [out, in] of NaN, of which architectures ask for the type and the device; it takes no memory."""
+        """float32 [out, in] of NaN, for architectures that query its dtype and device. It takes no memory."""
         return _unusable(self.matrix)
 
     def forward(self, states: Tensor) -> Tensor:
-        """float32 [..., out] of states [..., in]."""
+        """Return float32 [..., out] of states [..., in]."""
         return self.product(states.reshape(-1, self.in_features)).reshape(*states.shape[:-1], self.out_features)
 
     def product(self, states: Tensor, ids: Tensor | None = None) -> Tensor:
-        """float32 [n, out] of states [n, in]; [n, len(ids)] of these rows alone, for which the others are not read."""
+        """Return float32 [n, out] of states [n, in], or [n, len(ids)] of these rows only, without reading the
+        others."""
         matrix, numbers = self.matrix, None if ids is None else ids.numpy()
         rounded, rows = (
             matrix.rounded(states.detach().contiguous().numpy()),
@@ -56,12 +57,12 @@ class QuantizedLinear(nn.Module):
         return found.add_(self.bias if ids is None else self.bias.index_select(0, ids))
 
     def extra_repr(self) -> str:
-        """Its sizes and format."""
+        """Return its sizes and format."""
         return f"in_features={self.in_features}, out_features={self.out_features}, {self.matrix.kind}"
 
 
 class QuantizedEmbedding(nn.Module):
-    """An embedding whose rows are unpacked as they are asked for. scale: what they are multiplied by"""
+    """An embedding whose rows are unpacked on demand. scale: factor of the rows"""
 
     def __init__(self, matrix: QuantizedMatrix, unpack: Unpack, scale: float = 1.0) -> None:
         super().__init__()
@@ -72,11 +73,11 @@ class QuantizedEmbedding(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """float32 [rows, width] of NaN, as of `QuantizedLinear`."""
+        """float32 [rows, width] of NaN, as for `QuantizedLinear`."""
         return _unusable(self.matrix)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """float32 [..., width] of ids [...]."""
+        """Return float32 [..., width] of ids [...]."""
         rows = self._unpack(self.matrix.data[ids.reshape(-1).numpy()])
         if self.scale != 1:
             rows *= np.float32(self.scale)
@@ -84,5 +85,5 @@ class QuantizedEmbedding(nn.Module):
 
 
 def _unusable(matrix: QuantizedMatrix) -> Tensor:
-    """A tensor of NaN, so that a computation with it shows: such logits are refused when a model is wrapped."""
+    """Return a tensor of NaN, so that its use is detected: such logits are refused when a model is wrapped."""
     return torch.full((1, 1), math.nan).expand(len(matrix.data), matrix.width)

@@ -1,8 +1,7 @@
-"""Quantized weights in files of the user's cache, mapped when they are loaded.
+"""Quantized weights in files of the user's cache, mapped on loading.
 
-A file is one of safetensors, whose metadata say what it was made of, which layers have which tensor, and what the
-tensors add up to. It is written beside its place and renamed: whoever reads it sees a whole one, and processes that
-write the same at once do no harm.
+The files are safetensors, whose metadata contain the origin, the tensor of each layer, and a checksum. A file is
+written under a temporary name and renamed, so that readers see complete files, and concurrent writers do no harm.
 """
 
 from __future__ import annotations
@@ -33,18 +32,18 @@ from .conversion import QuantizedLayer, QuantizedWeights
 _OPEN: Any = safe_open
 _LOG = logging.getLogger("trellm.models")
 _LAYOUT = 1
-"""To be raised when what is in files changes."""
+"""Version of the file contents, to be raised on changes."""
 _FILES = (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".py")
 _CONFIGS = ("config.json", "generation_config.json")
 _STALE = 3600.0
-"""Seconds after which a file that was being written counts as left behind."""
+"""Seconds after which a temporary file counts as abandoned."""
 
 
 @dataclass(frozen=True)
 class WeightsSource:
-    """The source of weights: a folder, or a model on the Hub at a commit.
+    """The origin of weights: a folder, or a model on the Hub at a commit.
 
-    place: says where it is; state: what is there, which for a folder are sizes and times of its files
+    place: identifies it; state: its version, for a folder the sizes and times of its files
     """
 
     place: Mapping[str, Any]
@@ -52,7 +51,7 @@ class WeightsSource:
 
     @classmethod
     def of(cls, path: str, config: Any, form: str) -> WeightsSource | None:
-        """The source of a model by its path and configuration; None of a model whose version is not known."""
+        """Return the origin of a model by its path and configuration; None if its version is unknown."""
         how = {"weights": form, "layout": _LAYOUT}
         state = {"transformers": str(transformers.__version__)}
         if os.path.isdir(path):
@@ -62,7 +61,7 @@ class WeightsSource:
 
     @property
     def file(self) -> Path:
-        """The file of weights that were made of it."""
+        """The path of its quantized weights."""
         name = str(self.place.get("folder", self.place.get("hub")))
         last = re.sub(r"[^\w.-]+", "-", re.split(r"[/\\]", name)[-1])[:60]
         digest = hashlib.sha256(json.dumps(self.place, sort_keys=True).encode()).hexdigest()[:16]
@@ -70,20 +69,20 @@ class WeightsSource:
 
     @property
     def text(self) -> str:
-        """All of it, to be compared."""
+        """The origin as text, for comparison."""
         return json.dumps([self.place, self.state], sort_keys=True)
 
 
 def _files_of(folder: Path) -> list[list[Any]]:
-    """Names, sizes and times of the files that weights come from."""
+    """Return names, sizes and times of the files that determine the weights."""
     found = sorted(file for file in folder.iterdir() if file.name.endswith(_FILES) or file.name in _CONFIGS)
     return [[file.name, stat.st_size, stat.st_mtime_ns] for file in found for stat in [file.stat()]]
 
 
 def load_saved(source: WeightsSource) -> tuple[QuantizedWeights, Mapping[str, Any] | None] | None:
-    """Weights that were saved, mapped, and the generation configuration beside them; None if there are none.
+    """Return saved weights, mapped, with the generation config; None if there are none.
 
-    A file that is damaged, or made of what was there before, counts as none, and a line is logged.
+    A damaged or outdated file counts as none, with a log message.
     """
     file = source.file
     try:
@@ -105,7 +104,7 @@ def load_saved(source: WeightsSource) -> tuple[QuantizedWeights, Mapping[str, An
 
 
 def save(source: WeightsSource, weights: QuantizedWeights, generation: Mapping[str, Any] | None) -> bool:
-    """Save weights; False, with a line that is logged, where they cannot be."""
+    """Save weights. Return False, with a log message, if that fails."""
     file = source.file
     facts = {
         "source": source.text, "layers": json.dumps(weights.layers), "names": json.dumps(weights.names),
@@ -130,7 +129,7 @@ def save(source: WeightsSource, weights: QuantizedWeights, generation: Mapping[s
 
 
 def _clear(file: Path) -> None:
-    """Remove what processes left behind that were ended while they wrote this file."""
+    """Remove temporary files of processes that were killed while writing."""
     for left in file.parent.glob(f"{file.name}.*.tmp"):
         with suppress(OSError):  # another process may have removed it
             if time.time() - left.stat().st_mtime > _STALE:
@@ -138,12 +137,12 @@ def _clear(file: Path) -> None:
 
 
 def say_unfit(source: WeightsSource, error: Exception) -> None:
-    """Log that the saved weights do not fit the model that they are for."""
+    """Log that saved weights do not fit the model."""
     _LOG.warning("%s does not fit the model (%s): it is made again", source.file, error)
 
 
 def _sum_of(tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> str:
-    """A checksum of all bytes, and of what is said of them."""
+    """Return a checksum of all tensors and their metadata."""
     found = zlib.crc32(json.dumps(facts, sort_keys=True).encode())
     for name in sorted(tensors):
         tensor = tensors[name].reshape(-1)
