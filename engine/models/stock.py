@@ -33,7 +33,7 @@ def cache_argument(network: Any) -> str | None:
 
 
 class Links:
-    """References from a network to its modules, parameters and buffers, and how it is called."""
+    """Links of a network to all that it is made of: modules, parameters and buffers, and how it is called."""
 
     def __init__(self, network: torch.nn.Module) -> None:
         links = list(_links_of(network))
@@ -44,13 +44,13 @@ class Links:
 
     @property
     def are_intact(self) -> bool:
-        """True if all modules, parameters and buffers are the same objects."""
+        """True if all modules, parameters and buffers are the same."""
         found: Any = map(_get, self._holders, self._names)
         return all(map(is_, found, self._parts))
 
     @property
     def are_called_alike(self) -> bool:
-        """True if the numbers of hooks, modules in training, and patched forwards are unchanged."""
+        """True if hooks, modules in training, and modules with a forward of their own are as many as they were."""
         return self._calls() == self._called
 
     def _calls(self) -> tuple[int, int, int]:
@@ -59,7 +59,7 @@ class Links:
 
 
 def _links_of(module: Any) -> Iterator[tuple[dict[str, Any], str, Any]]:
-    """Yield the dictionaries below a module, with each name and entry."""
+    """Below a module: dictionaries that hold something of a name."""
     for held in (module._parameters, module._buffers):
         for name, tensor in held.items():
             yield held, name, tensor
