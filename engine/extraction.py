@@ -40,9 +40,8 @@ class Extractor(Generator[Any]):
     """Generates quotations; the value is a Span, or None for the guide's `none_text`.
 
     If the quoted text occurs several times, the span is the occurrence with the most words of the prompt around it:
-        within
-    120 characters, weighted by 1 / frequency in the documents, after the documents are removed from the prompt. Of
-    equal occurrences it is the first.
+    within 120 characters, weighted by 1 / frequency in the documents, after the documents are removed from the prompt.
+    Of equal occurrences it is the first.
     """
 
     def __init__(

@@ -200,11 +200,9 @@ class Generator(Described, Generic[T]):
         """Return the output's value; a list for a list of prompts, and for each prompt if `search.n > 1`.
 
         A prompt is a text, a list of token ids, or a chat: a list of messages such as {"role": "user", "content":
-            "Hello"},
-        rendered by the tokenizer's template. A list of these is several prompts. Token ids and chats are read
+        "Hello"}, rendered by the tokenizer's template. A list of these is several prompts. Token ids and chats are read
         unchanged, without BOS or token healing. A list of texts, images and audio is one prompt, a user's message, for
-        multimodal models:
-        `Image`, PIL images, `Audio`, pathlib.Path, the bytes of a file. In chats they are
+        multimodal models: `Image`, PIL images, `Audio`, pathlib.Path, the bytes of a file. In chats they are
         {"type": "image", "image": ...} and {"type": "audio", "audio": ...}, beside {"type": "text", "text": ...}.
         Raises ConversionError, with all results, if a validator of the requested type rejects an output.
         """

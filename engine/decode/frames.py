@@ -170,11 +170,10 @@ def frame_for(model: Model, guide: Any, natural: Natural | None = None) -> Frame
     """Return the default frame of answers to chats, or None.
 
     Quotations stand in quotation marks, or in other marks if the documents contain those: a chat model seldom ends
-        right
-    after a fragment, and ends reliably after a closing mark. Choices, one-word patterns with a digit, and formats as
-    natural text stand in a sentence. Other one-line patterns stand in quotation marks, unless they match the beginning
-    of the sentence and have long texts. JSON objects and arrays stand in a code block, as chat models write them.
-    Models that are trained to give bare answers, and encoder-decoders, have no frame.
+    right after a fragment, and ends reliably after a closing mark. Choices, one-word patterns with a digit, and formats
+    as natural text stand in a sentence. Other one-line patterns stand in quotation marks, unless they match the
+    beginning of the sentence and have long texts. JSON objects and arrays stand in a code block, as chat models write
+    them. Models that are trained to give bare answers, and encoder-decoders, have no frame.
     """
     if getattr(model, "answers_bare", False) or conforms(model, SourceModel):
         return None

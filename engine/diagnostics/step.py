@@ -171,9 +171,8 @@ class Bias:
     texts: number of texts
     distance: estimated total variation distance between masked sampling and the model's own distribution of texts that
         meet the constraint: the largest error of the probability of any set of texts, 0 to 1. error: its standard
-            error.
-        The estimate is too low if a few texts have most of the weight (see ess), since more probable texts may not have
-        been drawn. It never exceeds (texts - 1) / texts
+        error. The estimate is too low if a few texts have most of the weight (see ess), since more probable texts may
+        not have been drawn. It never exceeds (texts - 1) / texts
     log_z: natural logarithm of an unbiased estimate of the probability that the model stays within the constraint
     ess: effective sample size: number of independent draws of the model's own distribution with the same accuracy
     """

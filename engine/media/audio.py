@@ -122,8 +122,7 @@ class Audio(MediaBase):
         """Read audio: an Audio, a pathlib.Path, the bytes of a file, or a data URL.
 
         what: its name at the start of error messages. Raises AudioError for a file that cannot be decoded, needs
-            soundfile
-        where that is missing, or is too long; OptionError for other types.
+            soundfile where that is missing, or is too long; OptionError for other types.
         """
         chosen = AudioLimits.of(limits)
         if isinstance(source, Audio):

@@ -128,8 +128,7 @@ class BlockPool:
     that texts admitted in the same step read a common prefix once.
     copies: pairs (from, to) of blocks to copy before the next step
     slots: state slots of models that keep a state besides the KV cache; None for others. A state cannot be cut back to
-        a
-    prefix, so texts of such models share blocks only after a fork.
+        a prefix, so texts of such models share blocks only after a fork.
     """
 
     def __init__(self, count: int, window: int | None = None, slots: int = 0) -> None:

@@ -24,10 +24,9 @@ class Weights:
     """The state of a model's weights and active adapters. A model without a torch module never changes.
 
     Detected: in-place writes of parameters and buffers (optimisers, loading), their replacement, added or replaced
-        modules,
-    training mode, and adapters of PEFT that are selected, scaled, disabled or merged. Not detected: writes through
-        `.data`
-    and to inference tensors, since torch has no version counters for these. Raises OptionError as `check` does.
+    modules, training mode, and adapters of PEFT that are selected, scaled, disabled or merged. Not detected: writes
+    through `.data` and to inference tensors, since torch has no version counters for these. Raises OptionError as
+    `check` does.
     """
 
     def __init__(self, model: Any) -> None:
