@@ -41,8 +41,10 @@ EXAMPLE = '{"name": "...", "arguments": {...}}'
 class ToolCall:
     """A call that the model made.
 
-    name, arguments: as the model wrote them; value: the function's result, or the instance of a class; error: the
-    message that the model got instead of a result; id: links the result to the call
+    name, arguments: as the model wrote them
+    value: the function's result, or the instance of a class
+    error: the message that the model got instead of a result
+    id: links the result to the call
     """
 
     name: str

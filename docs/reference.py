@@ -186,7 +186,7 @@ def prose(docstring: str | None) -> str:
             lines += [] if listing or not lines[-1] else [""]
             lines.append(f"- **{item[1]}**: {line[item.end() :]}")
             listing = True
-        elif listing and line and not (line[0].isupper() and lines[-1].endswith((".", ")"))):
+        elif listing and line.startswith(" "):
             lines.append(f"  {line.strip()}")
         else:
             lines += ["", line] if listing and line else [line]

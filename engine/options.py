@@ -383,7 +383,7 @@ def unknown_option(name: str, value: Any, possible: Collection[str], everywhere:
     said = repr(value)
     what = f"{name}={said if len(said) <= 60 else '...'}"
     if name in everywhere:
-        belongs_to_run = name in ("logprobs", "prompt_logprobs", "diagnostics", "trace")
+        belongs_to_run = name in ("logprobs", "prompt_logprobs", "diagnostics", "trace", "fields")
         return f"{what}: {_OF_RUN.format(name=name) if belongs_to_run else _OF_SEVERAL}"
     near = get_close_matches(name, possible, 1)
     if name == "temperature" and isinstance(value, (int, float)) and value == 0:

@@ -102,7 +102,9 @@ class Sample:
     top_k: keep only the k most likely tokens
     top_p: keep only the most likely tokens that together reach probability p
     min_p: keep only tokens at least min_p times as likely as the most likely one
-    The filters apply in this order, to the allowed tokens. n: number of texts for each prompt
+    n: number of texts for each prompt
+
+    The filters apply in this order, to the allowed tokens.
     """
 
     temperature: float = 1.0

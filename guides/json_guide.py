@@ -141,7 +141,7 @@ class JSONGuide(LiftedGuide, Drawable):
 
     schema: an object, true or false, or JSON text; drafts 4 to 2020-12, by its $schema
     order: of members, "any" order, or "schema" (in the order of the schema, others after them), the default of
-    `generate.json`
+        `generate.json`
     whitespace: "flexible" (a space after colons and commas, and lines indented by spaces or tabs, as json.dumps writes
     them with any indent), "compact", "pretty" (as json.dumps(indent=indent) writes), "any" (without bound), or a
     number (the most characters between two tokens, with none around the value)

@@ -47,7 +47,7 @@ class Step:
 
     position: position of the token, from 0; with token healing the first tokens may lie inside the healed prompt tail
     token, leading_token: their texts, None for tokens without text such as EOS; bytes that are not UTF-8 as \\xNN
-    leading_...: the most probable token without the constraint; leading_allowed: whether it was allowed
+        leading_... is about the most probable token without the constraint; leading_allowed: whether it was allowed
     probability, raw_probability: of the token among the allowed ones, and among all, at temperature 1;
         logprob and so on are their natural logarithms
     rank: of the token without the constraint, from 1; equal tokens share a rank

@@ -87,8 +87,9 @@ class FileLimits:
     def data_of(self, source: Any, what: str) -> bytes | None:
         """Return the bytes of a pathlib.Path, bytes or data URL; None for other types.
 
-        what: its name at the start of error messages. Raises an error for a file that cannot be read or is too large,
-        OptionError for another text.
+        what: its name at the start of error messages
+
+        Raises an error for a file that cannot be read or is too large, OptionError for another text.
         """
         if isinstance(source, Path):
             return self._file(source, what)

@@ -44,7 +44,7 @@ class GoalGuide(StateTableGuide, Drawable):
     goals: as `include=` takes them, see `goals_of`
     limits: bounds of each call, see `Limits`
     max_states: the most joint states of a search for a completion. A token is allowed if the child allows it and a
-    completion with all goals met is found within this bound.
+        completion with all goals met is found within this bound.
 
     A text is complete if the child's is and all goals are met. Raises OptionError for malformed goals, LanguageError
     where no text of the child meets them or the vocabulary cannot spell one, LimitError where none was found

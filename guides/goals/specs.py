@@ -96,7 +96,7 @@ class Template:
     """Parts that follow each other, with gaps: `Template("the", ..., "School of", Gap(max_words=3), "in")`.
 
     parts: strings and other goals, gaps with bounds, and `...` for gaps of any length; the first and the last part are
-    no gaps. Parts without a gap between them are adjacent.
+        no gaps. Parts without a gap between them are adjacent
     word: treat strings among them as phrases with `word=True`, so that gaps begin and end at word boundaries
     """
 

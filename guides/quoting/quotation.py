@@ -154,7 +154,8 @@ class Quote:
 
     context: a text, or several of which one is quoted
     boundary, min_chars, max_chars, whitespace: as for `SubstringGuide`; boundary may also be the lengths of consecutive
-    pieces of the context
+        pieces of the context
+
     Raises OptionError for an invalid argument, LanguageError if there is nothing to quote.
     """
 

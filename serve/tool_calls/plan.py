@@ -89,7 +89,7 @@ class ToolCallFormat:
         return self.family.name
 
     def __repr__(self) -> str:
-        return f"Form({self.name!r}, thinks={self.thinks})"
+        return f"ToolCallFormat({self.name!r}, thinks={self.thinks})"
 
     def plan(
         self,
