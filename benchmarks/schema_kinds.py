@@ -51,8 +51,10 @@ class Trellm:
 
     def __init__(self, tokenizer: Any) -> None:
         from trellm import Vocabulary
+        from trellm.cli.warmup import warm
         from trellm.guides import JSONGuide
 
+        warm(lambda name, seconds: None)  # as `trellm serve` does: kernels are loaded before the first request
         self._guide, self._vocabulary = JSONGuide, Vocabulary.from_tokenizer(tokenizer)
 
     def first(self, schema: Schema) -> Any:

@@ -30,7 +30,7 @@ from ..chart.rows import (
 from ..jit.aliases import Bits, Bytes, Int, Ints, Words
 from ..jit.arrays import Arrays, Table, Vector
 from ..jit.wide import inner_njit, njit
-from ..utf8 import FIRST_NEXT, utf8_step
+from ..utf8 import FIRST_NEXT, FORMS, LAST_LEAD, LEAD, utf8_step
 from .branches import (
     BEGUN,
     BELOW_HIGH,
@@ -42,6 +42,7 @@ from .branches import (
     SUBTREE_END,
     Branches,
     TokenTrie,
+    form_loops,
     loop_leads,
     loop_target,
     refuse,
@@ -256,7 +257,7 @@ def number_tokens(trie: Branches, tails: Branches, members: Ints, bounds: Ints, 
             filled += tokens[child, SUBTREE_END]
 
 
-UNSLICEABLE = 1
+UNSLICEABLE, ENDLESS = 1, 2
 # Columns of LoopSlice.way.
 NODE, NEXT, IS_EXIT, BYTE, DEPTH = range(5)
 
@@ -344,6 +345,37 @@ def goes_on(chart: Chart, row: Int, full: Int) -> bool:
 
 
 @inner_njit
+def loops_behind(graph: GraphArrays, chart: Chart, loop_slice: LoopSlice, row: Int) -> Int:
+    """Return 1 if all characters of a slice lead from a row to one state that loops over them, else 0; or a code."""
+    loop, target = loop_slice.loop, DEAD
+    for byte in range(FIRST_NEXT):
+        if loop[byte >> 6] >> np.uint64(byte & 63) & np.uint64(1):
+            after = chart.rows[row, byte]
+            if after < 0 or (target >= 0 and after != target):
+                return 0
+            target = after
+    if target < 0:
+        return 0
+    behind = fill_row(graph, chart, target)
+    leads = loop_leads(graph, chart, target, behind) if behind >= 0 else behind
+    if leads < 0:
+        return leads
+    others = loop[0] & ~chart.loops[behind, ASCII_LOW] | loop[1] & ~chart.loops[behind, ASCII_HIGH]
+    if others | loop[2] & ~np.uint64(leads) or loop_target(chart, behind) != target:
+        return 0
+    for form in range(len(FORMS)):
+        previous = PENDING
+        for lead in range(FORMS[form, LEAD], FORMS[form, LAST_LEAD] + 1):
+            after = chart.rows[row, lead]
+            if loop[2] >> np.uint64(lead - FIRST_LEAD) & np.uint64(1) and after != previous:
+                loops = form_loops(graph, chart, after, form, target) if after >= 0 else 0
+                if loops != 1:
+                    return loops
+                previous = after
+    return 1
+
+
+@inner_njit
 def shifted(graph: GraphArrays, chart: Chart, state: Int, more: Int) -> Int:
     """Return the state with every count of `state` raised by `more`, or a code."""
     lo, length = chart.states[state, LO], chart.states[state, HI] - chart.states[state, LO]
@@ -398,6 +430,8 @@ def count_on(graph: GraphArrays, chart: Chart, rows: Ints, known: Int, wanted: I
 def walk_slice(graph: GraphArrays, chart: Chart, trie: Branches, loop_slice: LoopSlice, state: Int, out: Words) -> Int:
     """Compute the mask of a looping state. Return 0, UNSLICEABLE if its loop is not uniform, or a code.
 
+    Return ENDLESS, with nothing written, where a count becomes full and the characters loop on without it.
+
     Once the loop has its least number of characters, tokens too short to fill it do not depend on how many more it has.
     Exits are walked together then; other exits are walked one by one.
     """
@@ -419,8 +453,11 @@ def walk_slice(graph: GraphArrays, chart: Chart, trie: Branches, loop_slice: Loo
         full = row_at(graph, chart, rows, state, room, room, settled)
         if full < DEAD:
             return full
-        if full == DEAD or goes_on(chart, row, full):
+        if full == DEAD:
             return UNSLICEABLE
+        if goes_on(chart, row, full):
+            ever = loops_behind(graph, chart, loop_slice, full)
+            return ever if ever < 0 else ENDLESS if ever else UNSLICEABLE
     for byte in range(256):
         common = chart.rows[rows[settled], byte]
         if common < 0 and not leaves_elsewhere(chart, rows, settled, full, byte):

@@ -25,6 +25,7 @@ from ..chart.layout import (
     ITEM,
     ITEM_ORIGIN,
     KEPT,
+    MISSING,
     OWN_RETURN_SET,
     ROOT,
     ROW,
@@ -35,17 +36,42 @@ from ..chart.layout import (
     GraphArrays,
 )
 from ..chart.return_sets import signature
-from ..chart.rows import PENDING, open_row, step
+from ..chart.rows import PENDING, fill_low, open_row, step
 from ..jit.aliases import Bits, Int, Ints, Truth, Words
 from ..jit.arrays import Arrays, Vector
 from ..jit.wide import inner_njit, njit, shared_njit
-from .branches import OWN, OWN_END, Branches, allow, refuse
-from .loop_slice import BYTE, DEPTH, IS_EXIT, NEXT, NODE, UNSLICEABLE, LoopSlice, follow_way, walk_slice, walk_span
+from .branches import (
+    BEGUN,
+    BELOW_HIGH,
+    BELOW_LEADS,
+    BELOW_LOW,
+    OWN,
+    OWN_END,
+    SUBTREE_END,
+    Branches,
+    allow,
+    refuse,
+)
+from .loop_slice import (
+    BYTE,
+    DEPTH,
+    ENDLESS,
+    IS_EXIT,
+    NEXT,
+    NODE,
+    UNSLICEABLE,
+    LoopSlice,
+    follow_way,
+    walk_slice,
+    walk_span,
+)
 from .shortcut import BESIDE, HIGH, KIND, LOOP, LOW, NONE, OF_LEADS, SPANNED, USUAL, find_shortcut
-from .walk import BATCH, leave, walk, walk_beside
+from .walk import BATCH, COVERED, leave, walk, walk_beside
 
 # States with this many ASCII bytes that lead on take long to walk.
 MANY_BYTES = 30
+# The greatest length of texts for which a walk inside a rule checks at once that all of them can be read.
+AHEAD = 64
 _EMPTY = 1
 # Columns of the stack, for a node on the path: row, state and node; next and last child; its row of `way`.
 OF_ROW, OF_STATE, OF_NODE, CHILD, END, LISTED, HELD = range(7)
@@ -88,6 +114,75 @@ def push(stack: Ints, level: Int, row: Int, state: Int, trie: Branches, node: In
     stack[level, CHILD], stack[level, END], stack[level, LISTED] = trie.first[node], trie.first[node + 1], -1
 
 
+@inner_njit
+def usual_characters(chart: Chart, row: Int) -> tuple[Int, Int]:
+    """Return the ASCII bytes that lead to the state to which most ASCII bytes of a row lead, in two words of bits."""
+    usual, votes, low, high = DEAD, 0, 0, 0
+    for byte in range(0x80):
+        after = chart.rows[row, byte]
+        if after >= 0:
+            if votes == 0:
+                usual = after
+            votes += 1 if after == usual else -1
+    for byte in range(0x80):
+        if usual >= 0 and chart.rows[row, byte] == usual:
+            low |= (1 << byte) if byte < 64 else 0
+            high |= (1 << (byte - 64)) if byte >= 64 else 0
+    return low, high
+
+
+@inner_njit
+def common_target(graph: GraphArrays, chart: Chart, state: Int, row: Int, low: Int, high: Int) -> Int:
+    """Return the state to which all bytes of a set lead; DEAD if there is none, or a lazy node is met; or a code."""
+    target, missing = DEAD, chart.sizes[MISSING]
+    for byte in range(0x80):
+        if (low if byte < 64 else high) >> (byte & 63) & 1:
+            after = chart.rows[row, byte]
+            if after == PENDING:
+                after = step(graph, chart, state, row, byte)
+            if after == EXPAND:
+                chart.sizes[MISSING] = missing  # the walk itself may not come there
+            elif after < DEAD:
+                return after
+            if after < 0 or (target >= 0 and after != target):
+                return DEAD
+            target = after
+    return target
+
+
+@inner_njit
+def run_ahead(graph: GraphArrays, chart: Chart, state: Int, low: Int, high: Int, runs: Ints, chain: Ints) -> Int:
+    """Return a length, at most AHEAD, up to which all texts of a set of ASCII bytes can be read from a state without
+    completing its rule; or a code.
+
+    runs: int32 [rows], cached lengths plus 1, 0 if unknown; chain: int32 [AHEAD], scratch
+    """
+    count, last = 0, 1
+    while count < AHEAD:
+        row = open_row(graph, chart, state)
+        if row < 0:
+            return row
+        if runs[row]:
+            last = runs[row]
+            break
+        chain[count] = row
+        count += 1
+        target = common_target(graph, chart, state, row, low, high)
+        if target < DEAD:
+            return target
+        if target < 0 or chart.words[chart.states[target, LO] + ACCEPTING]:
+            last = 0
+            break
+        if target == state:
+            last = AHEAD
+            break
+        state = target
+    for at in range(count - 1, -1, -1):
+        last = min(last + 1, AHEAD + 1)
+        runs[chain[at]] = last
+    return last - 1
+
+
 @njit
 def walk_inside(graph: GraphArrays, chart: Chart, trie: Branches, state: Int, way: Ints, out: Words) -> Int:
     """Compute the mask of an inner state, without EOS, and the nodes at which tokens reach the end of its rule.
@@ -96,9 +191,12 @@ def walk_inside(graph: GraphArrays, chart: Chart, trie: Branches, state: Int, wa
     way: int32 [k, 5], output, as `LoopSlice.way`; no exits are listed below another one
     """
     out[:] = 0
-    row = open_row(graph, chart, state)
+    row = fill_low(graph, chart, state)
     if row < 0:
         return row
+    usual = usual_characters(chart, row)
+    low, high = np.uint64(usual[0]), np.uint64(usual[1])
+    runs, chain = np.zeros(len(chart.rows), np.int32), np.empty(AHEAD, np.int32)
     stack = np.empty((trie.deepest + 2, HELD), np.int32)
     missing = count = level = visited = 0
     below_exit = trie.deepest + 2
@@ -119,10 +217,15 @@ def walk_inside(graph: GraphArrays, chart: Chart, trie: Branches, state: Int, wa
         after: Int = chart.rows[row, value]
         if after == PENDING:
             after = step(graph, chart, stack[level, OF_STATE], row, value)
-        row = -1
+        row = COVERED
         if after >= 0 and trie.first[child] < trie.first[child + 1]:
             visited += 1
             row = open_row(graph, chart, after)
+            most = trie.below[child, BEGUN]
+            others = trie.below[child, BELOW_LOW] & ~low | trie.below[child, BELOW_HIGH] & ~high
+            if row >= 0 and most <= AHEAD and others | trie.below[child, BELOW_LEADS] == 0:
+                ahead = run_ahead(graph, chart, after, np.int64(low), np.int64(high), runs, chain)
+                row = ahead if ahead < 0 else COVERED if ahead >= np.int64(most) else row
         if after == EXPAND:
             missing = EXPAND
         elif min(after, row) < DEAD:
@@ -133,9 +236,11 @@ def walk_inside(graph: GraphArrays, chart: Chart, trie: Branches, state: Int, wa
             visited = 0
         if after < 0:
             continue
-        allow(trie, tokens[child, OWN], tokens[child, OWN_END], out)
+        allow(trie, tokens[child, OWN], tokens[child, SUBTREE_END if row == COVERED else OWN_END], out)
         level += 1
         push(stack, level, row, after, trie, child)
+        if row == COVERED:
+            stack[level, CHILD] = stack[level, END]
         if level < below_exit and chart.words[chart.states[after, LO] + ACCEPTING]:
             below_exit = level
             for depth in range(1, level + 1):
@@ -241,7 +346,7 @@ def write_mask(graph: GraphArrays, chart: Chart, parts: MaskParts, kind: Int, st
     out[:] = 0
     if kind == LOOP:
         code = walk_slice(graph, chart, trie, parts.loop_slice, state, out)
-    elif kind == SPANNED:
+    if kind == SPANNED or code == ENDLESS:
         code = walk_span(graph, chart, trie, parts.loop_slice, state, out)
     if code > 0:
         if kind != NONE:
