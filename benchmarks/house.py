@@ -43,7 +43,7 @@ NAMED = {
         engine:SequenceGroup engine:SequenceState engine:Handle engine:Piece serve:Delta
     """,
     "implementations of streaming": "engine:Cursor.read",
-    "caches of transitions in Python": "guides:LiftedGuide._steps engine:StateTable engine:DeviceStateTable",
+    "caches of transitions in Python": "guides:TransitionCache",
     "ways to run a body": """
         engine:PackedRunner engine:StatesRunner engine:BodyRunner engine:DescribedDecoder engine:QuickBody
     """,

@@ -89,11 +89,6 @@ def state_after_guess(sequence: SequenceState, state: int, token: int) -> int:
     guide_cache = request.guide_cache(state)
     if guide_cache is None:
         return state
-    own_cache, own = guide_cache.beyond(state)
-    entry = own_cache.states.find(own, request.stop_ids)
-    known = None if entry is None else entry.after.get(token)
-    if known is not None and len(known.tokens) == 1:
-        return state - own + known.state.state
     try:
         return guide_cache.guide.advance(state, token)
     except Exception:  # the sequence itself repeats the query if it gets there

@@ -206,7 +206,7 @@ class RegularGuide(LiftedGuide, Drawable):
             for state in self.automaton.explore(most):
                 self._prepare(state)
                 self._compute(state)
-                if len(self._rows) >= self.table.max_rows:
+                if len(self._cache.rows) >= self.table.max_rows:
                     raise LimitError(
                         f"the guide has more than {self.table.max_rows:,} masks; use it lazily, which needs no "
                         "precompile()"

@@ -86,7 +86,7 @@ class GuideCache:
         self._quick_enough: Callable[[int, int], int | None] | None = getattr(guide, "enough", None)
         self._within = guide.mask_within if conforms(guide, RowGuide) else partial(mask_within, guide)
         self._eos = frozenset(guide.vocabulary.eos_ids)
-        self.states = StateTable()
+        self.states = StateTable(guide.advance)
         self._crossings: Crossings | None = None
         self._behind: dict[bytes, HealedGuideCache] = {}
         self._reserving: dict[int, GuideCache] = {}
@@ -379,10 +379,10 @@ class StateEntry:
     certain: the forced bytes; None if unknown
     advancing: the allowed tokens that advance a goal, int32 [n], ascending; None if unknown
     allowed: the tokens of a step that is not tight; None if unknown
-    after: transitions by token for steps that are not tight, with the forced tokens after each
+    forced: the forced tokens of a step that is not tight, and the state after them; None if none or unknown
     """
 
-    __slots__ = ("advancing", "after", "allowed", "certain", "choice", "enough", "state")
+    __slots__ = ("advancing", "allowed", "certain", "choice", "enough", "forced", "state")
 
     def __init__(self, state: int) -> None:
         self.state = state
@@ -391,15 +391,15 @@ class StateEntry:
         self.certain: bytes | None = None
         self.advancing: NDArray[np.int32] | None = None
         self.allowed: Allowed | None = None
-        self.after: dict[int, Transition] = {}
+        self.forced: ForcedTokens | None = None
 
 
-class Transition(NamedTuple):
-    """A transition of a state over a token. tokens: this token and the forced ones after it; text: their bytes"""
+class ForcedTokens(NamedTuple):
+    """The forced tokens of a state, their bytes, and the state after them."""
 
-    state: StateEntry
     tokens: tuple[int, ...]
     text: bytes
+    state: StateEntry
 
 
 class StateTable:
@@ -407,9 +407,11 @@ class StateTable:
 
     Running sequences keep the entries that they refer to. `choice`, `certain` and `advancing` are stored in the entry
     without stop ids.
+    advance: the guide's; transitions are cached there (`TransitionCache`)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, advance: Callable[[int, int], int]) -> None:
+        self._advance = advance
         self._states: dict[tuple[int, frozenset[int]], StateEntry] = {}
         self._masks: dict[bytes, Allowed] = {}
         self._bytes = 0
@@ -426,6 +428,10 @@ class StateTable:
         """Return the entry of a state, or None."""
         return self._states.get((state, stop_ids))
 
+    def after(self, entry: StateEntry, token: int, stop_ids: frozenset[int]) -> StateEntry | None:
+        """Return the entry of the state after a token, if there is one."""
+        return self._states.get((self._advance(entry.state, token), stop_ids))
+
     def allow(self, entry: StateEntry, allowed: Allowed) -> None:
         """Store the allowed tokens of a state. Equal masks, which are frequent, are stored once."""
         if allowed.mask is not None:
@@ -437,10 +443,10 @@ class StateTable:
             allowed = known
         entry.allowed = allowed
 
-    def follow(self, entry: StateEntry, token: int, found: Transition) -> None:
-        """Store the transition over a token."""
+    def force(self, entry: StateEntry, found: ForcedTokens) -> None:
+        """Store the forced tokens of a state."""
         self.hold(_ENTRY_BYTES + len(found.text) + 8 * len(found.tokens))
-        entry.after[token] = found
+        entry.forced = found
 
     def hold(self, count: int) -> None:
         """Account for `count` more bytes, and clear the table if the sum exceeds the bound."""

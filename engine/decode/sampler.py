@@ -16,7 +16,7 @@ from ..models.protocol import Model
 from ..scores import best_tokens, log_probabilities, stack_masks, traces
 from ..search import UNUSABLE, Beam, Greedy, Search, Target
 from .forward_output import ForwardOutput, alike
-from .guide_cache import FREE, Allowed, GuideCache, StateEntry, StateTable, Transition
+from .guide_cache import FREE, Allowed, ForcedTokens, GuideCache, StateTable
 from .randomness import uniform
 from .sequence import CommittedPrefix, Request, SequenceState
 
@@ -42,7 +42,7 @@ class Sampler:
         self.keeps_states = True
         self._vocabulary = model.vocabulary
         self._eos = frozenset(model.vocabulary.eos_ids)
-        self._free = StateTable()
+        self._free = StateTable(lambda state, token: state)
 
     def start(self, request: Request, table: BlockTable, *, may_wait: bool = False) -> SequenceState:
         """Return a sequence before its first token. It is finished if the constraint alone determines its text."""
@@ -339,14 +339,15 @@ class Sampler:
             sequence.overruled |= sequence.request.overruled(sequence.tokens, token, ends=True)
             sequence.finish = "complete" if token in self._eos else "stop"
         else:
-            before, count, length = sequence.known, len(sequence.tokens), len(sequence.text)
             self._append(sequence, token)
+            state, count, length = sequence.state, len(sequence.tokens), len(sequence.text)
             self.settle(sequence)
-            if before is not None and sequence.known is not None:
-                found = Transition(sequence.known, tuple(sequence.tokens[count:]), bytes(sequence.text[length:]))
-                guide_cache = sequence.guide_cache
-                states = self._free if guide_cache is None else guide_cache.beyond(sequence.state)[0].states
-                states.follow(before, token, found)
+            guide_cache = sequence.guide_cache
+            is_forced = len(sequence.tokens) > count and state >= sequence.request.start.tail
+            if is_forced and sequence.known is not None and guide_cache is not None:
+                guide_cache, state = guide_cache.beyond(state)
+                forced = ForcedTokens(tuple(sequence.tokens[count:]), bytes(sequence.text[length:]), sequence.known)
+                guide_cache.states.force(guide_cache.states.of(state, sequence.request.stop_ids), forced)
 
     def _goes_on(self, sequence: SequenceState, token: int) -> bool:
         """Append a token to a sequence in a known state. Return False if it is in none, or if too little would be
@@ -354,7 +355,8 @@ class Sampler:
         if sequence.known is None or sequence.error is not None:
             return False
         try:
-            if not (sequence.follow(token) or self._meets(sequence.known, sequence, token)):
+            is_text = token not in self._eos and token not in sequence.request.stop_ids
+            if not (is_text and sequence.follow(token, self._vocabulary.tokens[token] or b"")):
                 if not self.fits(sequence, token):
                     return False
                 self.commit(sequence, token)
@@ -362,26 +364,13 @@ class Sampler:
             sequence.error = error
         return True
 
-    def _meets(self, known: StateEntry, sequence: SequenceState, token: int) -> bool:
-        """Follow a token to a known state that other sequences have reached otherwise. Return False if there is
-        none."""
-        stop_ids, guide_cache = sequence.request.stop_ids, sequence.guide_cache
-        if guide_cache is None or token in self._eos or token in stop_ids:
-            return False
-        guide_cache, state = guide_cache.beyond(sequence.state)
-        found = guide_cache.states.find(guide_cache.guide.advance(state, token), stop_ids)
-        if found is None or found.allowed is None:
-            return False
-        guide_cache.states.follow(known, token, Transition(found, (token,), self._vocabulary.tokens[token] or b""))
-        return sequence.follow(token)
-
     def _know(self, sequence: SequenceState) -> None:
         """Set `known` of a sequence, so that the next step only has to choose a token."""
         if not sequence.is_quick or sequence.finish is not None or sequence.state < sequence.request.start.tail:
             return
         stop_ids = sequence.request.stop_ids
         if sequence.guide_cache is None:
-            sequence.known = free = self._free.of(FREE, stop_ids)
+            sequence.states, sequence.known = self._free, (free := self._free.of(FREE, stop_ids))
             if free.allowed is None:
                 free.enough, free.allowed = 0, Allowed()
             return
@@ -396,7 +385,7 @@ class Sampler:
             known.enough = min(known.enough, left - 2 if enough is None else enough)
         if known.allowed is None:
             guide_cache.states.allow(known, self._among_all(sequence, guide_cache, state))
-        sequence.known = known
+        sequence.states, sequence.known = guide_cache.states, known
 
     def _append(self, sequence: SequenceState, token: int) -> None:
         """Append a token. A stop string cuts the text and ends it."""

@@ -22,7 +22,7 @@ from ..search import Beam, FinishReason, Hypothesis, Sample, Search, SearchTrace
 from .controls import NO_BIAS, TokenBias, full_mask
 from .draft_history import DraftHistory
 from .frames import Frame, Sentence
-from .guide_cache import FREE, GuideCache, HealedPrompt, StateEntry
+from .guide_cache import FREE, GuideCache, HealedPrompt, StateEntry, StateTable
 
 _NONE = frozenset[str]()
 Text = TypeVar("Text", bound=Hypothesis)
@@ -271,7 +271,7 @@ class SequenceState(KVSequence):
     drawn: statistics of a text drawn by `Exact`, `SMC` or `Importance`
     may_wait: True if it may skip steps while its constraint computes; waits: True if it does
     closing: the closing mask of the next token, if computed already
-    is_quick: True if it may follow cached transitions; known: the entry of its state, None if unknown
+    is_quick: True if it may follow known states; known: the entry of its state, None if unknown; states: its table
     is_unread: True until the whole prompt is read, if `reads_first`
     prompt_scores: scores of the prompt tokens read so far but the first, if requested
     embedding: normalised final hidden state of the prompt, float32 [request.pools], if requested
@@ -299,6 +299,7 @@ class SequenceState(KVSequence):
     waits: bool = False
     closing: Mask | None = None
     is_quick: bool = False
+    states: StateTable | None = None
     known: StateEntry | None = None
     is_unread: bool = False
     prompt_scores: list[TokenScore] = field(default_factory=list[TokenScore])
@@ -333,14 +334,21 @@ class SequenceState(KVSequence):
         """The number of tokens left of the budget."""
         return self.request.budget - len(self.tokens) + self.inside
 
-    def follow(self, token: int) -> bool:
-        """Follow a cached transition. Return False if there is none, or if the budget would become tight."""
-        known = self.known
-        found = None if known is None else known.after.get(token)
-        if found is None:
+    def follow(self, token: int, text: bytes) -> bool:
+        """Append a token that leads from a known state to another one, and the forced tokens after it.
+
+        Return False if the other state is not known yet, or if the budget would become tight.
+        """
+        tokens, request, known = [token], self.request, self.known
+        state = None if known is None or self.states is None else self.states.after(known, token, request.stop_ids)
+        if state is None:
             return False
-        state, tokens, text = found
-        request = self.request
+        if state.forced is not None:
+            forced, more, state = state.forced
+            tokens += forced
+            text += more
+        elif state.allowed is None:
+            return False
         if state.enough + 2 + len(self.tokens) - self.inside + len(tokens) > request.budget:
             return False
         self.pending += tokens

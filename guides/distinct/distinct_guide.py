@@ -14,7 +14,7 @@ from ...kernels.answers import DEAD, NEVER
 from ...kernels.chart.layout import KEPT, ROW
 from ...kernels.trie.shortcut import BESIDE, HIGH, KIND, LOOP, LOW, OF_LEADS, USUAL, probe
 from ..given import MOST_LEFT, left_of, state_of
-from ..lift.lifted_guide import MAX_STEPS
+from ..lift.table_guide import MAX_STEPS
 from ..limits import spend
 from ..protocol import Mask, tokens_of
 from .cardinality import note
@@ -63,10 +63,6 @@ class DistinctGuide(RememberingGuide):
     def _forget(self, kept: object) -> None:
         self._settled.forget_signatures()
         self._forget_lacks()
-        for state in [state for state in self._signatures if state >= FIRST_NUMBER]:
-            del self._signatures[state]
-        for key in [key for key in list(self._rows) if key < NO_SIGNATURE]:
-            self._rows.pop(key, None)
         super()._forget(kept)
 
     # Masks
@@ -80,10 +76,10 @@ class DistinctGuide(RememberingGuide):
             assert spot is not None
             row = self._chart_row(spot)
             if self._is_told(state, spot, row):
-                signature = self._signatures[spot.state]
+                signature = self._cache.signatures[spot.state]
                 if spot.is_plain:
                     spot.signature = signature
-                return self._noted(state, signature, row)
+                return self._cache.note_row(state, signature, row)
             trail = self._trail(state)
             begin = joined(trail.text) if self._settled.is_begun(spot, trail) else None
             key = None if begin is None else self._begun_keys.get((spot.state, begin))
@@ -93,13 +89,13 @@ class DistinctGuide(RememberingGuide):
                 note(self._begun_keys, [(spot.state, begin)], key)
             if key == NO_SIGNATURE:
                 row = self._chart_row(spot)
-                return self._noted(state, self._signatures[spot.state], row)
+                return self._cache.note_row(state, self._cache.signatures[spot.state], row)
             with self._tables.lock:
-                row = self._masks.find(self._rows, key)
+                row = self._masks.find(self._cache.rows, key)
                 if row is None:
                     allowed = self._masks.rows[self._chart_row(spot)].copy()
-                    row = self._masks.store(self._rows, key, self._without(allowed, self._lacks[key]))
-            return self._noted(state, key, row)
+                    row = self._masks.store(self._cache.rows, key, self._without(allowed, self._lacks[key]))
+            return self._cache.note_row(state, key, row)
 
     def _chart_row(self, spot: Spot) -> int:
         """The row of the chart's mask in a spot."""
@@ -157,7 +153,7 @@ class DistinctGuide(RememberingGuide):
             found = tokens.within(self._masks.rows[row])
             if (
                 self._masks.evictions == before
-                and self._rows.get(self._signatures.get(spot.state, NO_SIGNATURE)) == row
+                and self._cache.rows.get(self._cache.signatures.get(spot.state, NO_SIGNATURE)) == row
             ):
                 return found
             row = self._chart_row(spot)

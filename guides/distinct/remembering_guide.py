@@ -6,7 +6,8 @@ from ...errors import LimitError, SchemaError
 from ...kernels.answers import DEAD
 from ..given import MOST_LEFT, bytes_of, no_state, state_of
 from ..graph.utf8 import EQUAL_ITEM
-from ..lift.lifted_guide import MAX_STEPS, LiftedGuide
+from ..lift.lifted_guide import LiftedGuide
+from ..lift.table_guide import MAX_STEPS
 from ..limits import spend
 from .continuations import At, ChartSteps, Continuations
 from .effects import Effects
@@ -139,7 +140,7 @@ class RememberingGuide(LiftedGuide):
     def _step(self, state: int, token: int, after: int | None = None) -> int:
         """The state after the first token of its bytes, which leads to `after` in the chart."""
         key = state << 32 | token
-        known = self._steps.get(key)
+        known = self._cache.steps.get(key)
         if known is None:
             data, spot = self._summaries.text(token), self._spot(state)
             target = self._settled.after(spot, token) if data and spot is not None else None
@@ -186,10 +187,10 @@ class RememberingGuide(LiftedGuide):
         return number
 
     def _note_step(self, key: int, number: int) -> None:
-        if len(self._steps) >= MAX_STEPS:
-            self._steps.clear()
-            self._signatures.clear()
-        self._steps[key] = number
+        if len(self._cache.steps) >= MAX_STEPS:
+            self._cache.steps.clear()
+            self._cache.signatures.clear()
+        self._cache.steps[key] = number
 
     @property
     def trail_bytes(self) -> int:
@@ -278,9 +279,9 @@ class RememberingGuide(LiftedGuide):
                     number, step = FIRST_NUMBER + count, state << 32 | token
                     spots.append(spot)
                     self._came[number] = step
-                    self._steps[step] = number
+                    self._cache.steps[step] = number
                     if spot.signature >= 0:
-                        self._signatures[number] = spot.signature
+                        self._cache.signatures[number] = spot.signature
                     return number
             first = self._twins.get(token)
             if first is not None:

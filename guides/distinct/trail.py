@@ -17,7 +17,7 @@ from ...kernels.chart.interning import HI, LO
 from ...kernels.chart.layout import ENTRY, ENTRY_TARGET, OWN_RETURN_SET
 from ..chart.automaton import ChartAutomaton
 from ..graph.utf8 import EQUAL_ITEM
-from ..lift.lifted_guide import MAX_STEPS
+from ..lift.table_guide import MAX_STEPS
 from ..limits import spend
 from .frames import (
     AFTER,

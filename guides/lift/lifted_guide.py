@@ -193,8 +193,6 @@ class QuickMasks:
 
 
 _UNKNOWN = -2  # no signature
-MAX_STEPS = 1 << 16
-"""Capacities of the cache of (state, token) transitions, and of the cache of states' signatures."""
 
 
 class LiftedGuide(TableGuide):
@@ -212,10 +210,8 @@ class LiftedGuide(TableGuide):
         self._lock = automaton.lock
         automaton.spelling = self._tables.bytes.data
         self._meter = automaton.meter
-        self._signatures: dict[int, int] = {}  # by state; equal to the state where masks are cached by state
-        self._steps: dict[int, int] = {}
-        self._kept = automaton.kept
-        self._quick = QuickMasks(automaton, self._tables, self._rows)
+        self._cache.generation = automaton.kept
+        self._quick = QuickMasks(automaton, self._tables, self._cache.rows)
         self._closing = Closing(automaton, self._tables)
         if not self._tables.spells_all_bytes and self._closing.distance(automaton.start) >= NEVER:
             raise self._unspellable()
@@ -234,12 +230,12 @@ class LiftedGuide(TableGuide):
         """Return the number of the row of `table` that holds `mask(state)`."""
         if type(state) is not int:
             state = state_of(state, MOST_LEFT)
-        if self._kept is self._automaton.kept:
-            signature = self._signatures.get(state, _UNKNOWN)
-            row = self._rows.get(signature)
+        if self._cache.generation is self._automaton.kept:
+            signature = self._cache.signatures.get(state, _UNKNOWN)
+            row = self._cache.rows.get(signature)
             while row is not None:
                 self._masks.touch(row)
-                known = self._rows.get(signature)
+                known = self._cache.rows.get(signature)
                 if known == row:  # not evicted by another thread before `touch`
                     return row
                 row = known
@@ -248,15 +244,15 @@ class LiftedGuide(TableGuide):
     def rows(self, states: list[int]) -> NDArray[np.int32]:
         """Return `row` of several states; faster if all are cached. See `TableGuide.rows`."""
         found = None
-        if self._kept is self._automaton.kept:
-            found = self._masks.find_all(self._rows, map(self._signatures.get, states))
+        if self._cache.generation is self._automaton.kept:
+            found = self._masks.find_all(self._cache.rows, map(self._cache.signatures.get, states))
         return super().rows(states) if found is None else found
 
     def advance(self, state: int, token: int) -> int:
         """Return the state after `token`, or DEAD; EOS leaves an accepting state as it is."""
         if type(state) is not int or type(token) is not int:
             state, token = state_of(state, MOST_LEFT), token_of(token, self._size)
-        known = self._steps.get(state << 32 | token)
+        known = self._cache.steps.get(state << 32 | token)
         if known is not None and token < self._size and not self._automaton.is_crowded:
             return known
         if not 0 <= token < self._size:
@@ -382,22 +378,22 @@ class LiftedGuide(TableGuide):
     def _prepare(self, state: int) -> int:
         """Drop stale cache entries, and return the state with its words restored. Raises StateError."""
         kept = self._automaton.kept
-        if self._kept is not kept:
+        if self._cache.generation is not kept:
             self._forget(kept)
-            self._kept = kept
+            self._cache.generation = kept
         return self._automaton.ready(state)
 
     def _new_row(self, state: int) -> int:
         """Compute a row that is not cached; usually one or two kernel calls."""
         with self._lock:
-            if not self._tables.spells_all_bytes or self._kept is not self._automaton.kept:
+            if not self._tables.spells_all_bytes or self._cache.generation is not self._automaton.kept:
                 return self._made_row(state)
             masks = np.empty((2, self._tables.words), np.uint32)
             code = self._quick.begin(state, masks)
             if code < 0:
                 return self._made_row(state, code, masks)
             row = self._quick.row(state, code, masks)
-            return self._made_row(state) if row is None else self._noted(state, code, row)
+            return self._made_row(state) if row is None else self._cache.note_row(state, code, row)
 
     def _made_row(self, state: int, code: int = UNREADY, masks: Mask | None = None) -> int:
         """Compute a row with full preparation. code: of an earlier attempt"""
@@ -405,13 +401,6 @@ class LiftedGuide(TableGuide):
         with self._lock, self._meter:
             self._meter.spend(spent)
             return self._compute(self._prepare(state), code, masks)
-
-    def _noted(self, state: int, signature: int, row: int) -> int:
-        """Cache the signature of a state and return its row."""
-        if len(self._signatures) >= MAX_STEPS:
-            self._signatures.clear()
-        self._signatures[state] = signature
-        return row
 
     def _new_step(self, state: int, token: int) -> int:
         """Compute a transition that is not cached, for a token other than EOS; usually a single kernel call."""
@@ -422,10 +411,7 @@ class LiftedGuide(TableGuide):
                 after = automaton.attempt(follow, tokens, state, token)
             if after < DEAD:
                 after = self._grown_step(state, token, 0 if after == UNREADY else self._meter.spent)
-            if len(self._steps) >= MAX_STEPS:
-                self._steps.clear()
-            self._steps[state << 32 | token] = after
-            return after
+            return self._cache.note_step(state, token, after)
 
     def _grown_step(self, state: int, token: int, spent: int) -> int:
         """Compute a transition with full preparation. spent: steps of an earlier attempt. The lock is held."""
@@ -449,22 +435,15 @@ class LiftedGuide(TableGuide):
             return NOTHING if state == DEAD else expectation(self._automaton, state)
 
     def _forget(self, kept: object) -> None:
-        """Drop cache entries of invalid states and signatures; all entries if an earlier compaction was missed.
-
-        Cached transitions stay: they connect states that were given out, whose numbers remain valid.
-        """
+        """Drop cache entries of invalid states and signatures; all entries if an earlier compaction was missed."""
         self._quick.forget()
-        if not isinstance(kept, Kept) or kept.before is not self._kept:
-            self._closing.forget(np.zeros(self._automaton.state_count, np.bool_))
-            self._signatures.clear()
-            self._rows.clear()
+        if not isinstance(kept, Kept) or kept.before is not self._cache.generation:
+            none = np.zeros(self._automaton.state_count, np.bool_)
+            self._closing.forget(none)
+            self._cache.forget(none, none)
             return
         self._closing.forget(kept.states)
-        for state in [state for state in self._signatures if state != DEAD and not kept.states[state]]:
-            del self._signatures[state]
-        still = kept.signatures if self._tables.spells_all_bytes else kept.states
-        for signature in [each for each in list(self._rows) if each != DEAD and not still[each]]:
-            self._rows.pop(signature, None)
+        self._cache.forget(kept.states, kept.signatures if self._tables.spells_all_bytes else kept.states)
 
     def _unspellable(self) -> LanguageError | LimitError:
         """Return the error for a language of which no text can be spelt."""
@@ -487,8 +466,8 @@ class LiftedGuide(TableGuide):
         with self._lock, self._meter, self._tables.lock:
             self._prepare(state)
             signature = self._automaton.run(signature_of, state) if self._tables.spells_all_bytes else state
-            if signature not in self._rows:
-                self._masks.store(self._rows, signature, mask)
+            if signature not in self._cache.rows:
+                self._masks.store(self._cache.rows, signature, mask)
 
     def _compute(self, state: int, code: int = UNREADY, masks: Mask | None = None) -> int:
         """Return the row with the mask of a state with words. The guide's lock is held.
@@ -497,8 +476,9 @@ class LiftedGuide(TableGuide):
         """
         if state != DEAD and self._tables.spells_all_bytes:
             masks = np.empty((2, self._tables.words), np.uint32) if masks is None else masks
-            return self._noted(state, *self._quick.finish(state, masks, code))
-        return self._noted(state, state, self._tables.row_of(self._rows, state, lambda: self._complete(state)))
+            return self._cache.note_row(state, *self._quick.finish(state, masks, code))
+        row = self._tables.row_of(self._cache.rows, state, lambda: self._complete(state))
+        return self._cache.note_row(state, state, row)
 
     def _complete(self, state: int) -> Mask:
         """Return the mask of DEAD, or of a state under an incomplete vocabulary. The guide's lock is held."""

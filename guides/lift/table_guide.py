@@ -108,6 +108,56 @@ def _plain(value: Any) -> Any:
         raise ValueError("something that cannot be compared") from error
 
 
+MAX_STEPS = 1 << 16
+"""Capacities of the cache of (state, token) transitions, and of the cache of states' signatures."""
+
+
+class TransitionCache:
+    """The transitions of a guide, and the rows of its states' masks: the only cache of either in Python.
+
+    The engine, searches and adapters ask the guide and store no transitions. A device has a mirror of what they were
+    told. Fields are read without a lock, which CPython allows for dictionaries. Signatures and rows are written with
+    the guide's lock held; a step that two threads write at once is the same.
+
+    steps: state << 32 | token -> the state after the token, or DEAD. Cleared at MAX_STEPS entries. A compaction of the
+        automaton keeps them: both states were given out, and such numbers remain valid
+    signatures: state -> the key of its mask; states with equal keys have equal masks. Cleared at MAX_STEPS entries. A
+        compaction drops those of states that are no longer valid
+    rows: key of a mask -> its row of the vocabulary's `MaskTable`, which drops the key when it evicts the row
+    generation: the automaton's `kept` after the last compaction that was taken into account; if the automaton has
+        another one, signatures and rows may be stale
+    """
+
+    def __init__(self) -> None:
+        self.steps: dict[int, int] = {}
+        self.signatures: dict[int, int] = {}
+        self.rows: Cache = {}
+        self.generation: object = None
+
+    def note_step(self, state: int, token: int, after: int) -> int:
+        """Cache a transition, and return the state after the token."""
+        if len(self.steps) >= MAX_STEPS:
+            self.steps.clear()
+        self.steps[state << 32 | token] = after
+        return after
+
+    def note_row(self, state: int, signature: int, row: int) -> int:
+        """Cache the signature of a state, and return its row."""
+        if len(self.signatures) >= MAX_STEPS:
+            self.signatures.clear()
+        self.signatures[state] = signature
+        return row
+
+    def forget(self, states: NDArray[np.bool_], signatures: NDArray[np.bool_]) -> None:
+        """Drop signatures and rows of numbers for which the arrays have False or no entry; DEAD stays."""
+        for known, kept in (self.signatures, states), (self.rows, signatures):
+            numbers = np.array(list(known), np.int64)
+            is_gone = (numbers < 0) | (numbers >= len(kept))
+            is_gone[~is_gone] = ~kept[numbers[~is_gone]]
+            for number in numbers[is_gone & (numbers != DEAD)].tolist():
+                known.pop(number, None)
+
+
 class TableGuide(Shared):
     """A guide with masks in the table of its vocabulary; see `guides.protocol.RowGuide`."""
 
@@ -116,7 +166,7 @@ class TableGuide(Shared):
         self._tables = VocabularyTables.of(vocabulary)
         self._masks = self._tables.masks
         self._eos = frozenset(vocabulary.eos_ids)
-        self._rows: Cache = {}
+        self._cache = TransitionCache()
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -147,11 +197,11 @@ class StateTableGuide(TableGuide):
     def row(self, state: int) -> int:
         """Return the number of the row of `table` that holds `mask(state)`."""
         state = self._check(state)
-        return self._tables.row_of(self._rows, state, lambda: self._made(state))
+        return self._tables.row_of(self._cache.rows, state, lambda: self._made(state))
 
     def rows(self, states: list[int]) -> NDArray[np.int32]:
         """Return `row` of several states; faster if all are cached. See `TableGuide.rows`."""
-        found = self._masks.find_all(self._rows, states)
+        found = self._masks.find_all(self._cache.rows, states)
         return super().rows(states) if found is None else found
 
     def advance(self, state: int, token: int) -> int:
@@ -161,7 +211,11 @@ class StateTableGuide(TableGuide):
             return DEAD
         if token in self._eos:
             return state if self.is_accepting(state) else DEAD
-        return self._advanced(state, token) if self._vocabulary.tokens[token] else DEAD
+        known = self._cache.steps.get(state << 32 | token)
+        if known is not None:
+            return known
+        after = self._advanced(state, token) if self._vocabulary.tokens[token] else DEAD
+        return self._cache.note_step(state, token, after)
 
     def is_accepting(self, state: int) -> bool:
         """Test whether the text so far is complete."""

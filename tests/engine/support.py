@@ -8,7 +8,7 @@ from trellm.engine.decode.beam_search import BeamGroup, BeamSearch
 from trellm.engine.decode.controls import repeated
 from trellm.engine.decode.draft_history import QUOTED, SPELT, AcceptanceRates, DraftHistory
 from trellm.engine.decode.frames import Sentence
-from trellm.engine.decode.guide_cache import Allowed, GuideCache, StateTable, Transition
+from trellm.engine.decode.guide_cache import Allowed, GuideCache, StateTable
 from trellm.engine.decode.randomness import row_key, uniform
 from trellm.engine.decode.requests import requests_of
 from trellm.engine.decode.sampler import Sampler
@@ -80,7 +80,6 @@ __all__ = [
     "StopStrings",
     "Target",
     "TracedBeam",
-    "Transition",
     "Verbatim",
     "engines",
     "format_of",

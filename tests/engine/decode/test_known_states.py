@@ -13,7 +13,7 @@ from trellm import Generator, Greedy, Sample, generate
 
 from ...thresholds import thresholds
 from ..machines import TABLE, VOCABULARY, letters_model, machines
-from ..support import Allowed, Sampler, SequenceState, StateTable, Transition
+from ..support import Allowed, Sampler, SequenceState, StateTable
 
 Said = list[tuple[tuple[int, ...], str, str]]
 
@@ -24,8 +24,8 @@ def followed() -> Iterator[list[int]]:
     taken: list[int] = []
     follow = SequenceState.follow
 
-    def counted(row: SequenceState, token: int) -> bool:
-        if not follow(row, token):
+    def counted(row: SequenceState, token: int, text: bytes) -> bool:
+        if not follow(row, token, text):
             return False
         taken.append(token)
         return True
@@ -123,20 +123,19 @@ def test_what_takes_too_much_room_is_forgotten(
 
 
 def test_equal_masks_are_one() -> None:
-    states = StateTable()
+    states = StateTable(lambda state, token: state + token)
     first, second, other = (states.of(number, frozenset()) for number in range(3))
     for state, text in ((first, b"abcd"), (second, b"abcd"), (other, b"abce")):
         mask = torch.frombuffer(bytearray(text), dtype=torch.int32).numpy().view("uint32")
         states.allow(state, Allowed(mask=mask))
     assert first.allowed is second.allowed is not other.allowed
     assert states.of(0) is states.find(0) is first is not states.of(0, frozenset([1]))
-    states.follow(first, 7, Transition(other, (7,), b"x"))
-    assert first.after[7].state is other
+    assert states.after(first, 1, frozenset()) is second and states.after(first, 3, frozenset()) is None
 
 
 @pytest.mark.parametrize("left", [2, 3, 4, 5])
 def test_a_row_with_little_left_asks(left: int, table_guide: Any) -> None:
-    """A known transition is not followed where the text may not come to its end behind it."""
+    """A known state is not gone on to where the text may not come to its end behind it."""
     guide = table_guide(VOCABULARY, [{0: 1}, {1: 1, 2: 2}, {3: 3}, {}], {3})
     generator = Generator(letters_model(), guide)
     generator("a", max_tokens=60, heal=False)

@@ -48,6 +48,23 @@ def test_laws(name: str) -> None:
     assert isinstance(guide, ByteGuide) == all(isinstance(each, ByteGuide) for each in SETS[name])
 
 
+def test_guides_are_asked_once_where_a_token_leads() -> None:
+    asked: list[tuple[int, int]] = []
+
+    class Asked(RegexGuide):
+        def advance(self, state: int, token: int) -> int:
+            asked.append((state, token))
+            return super().advance(state, token)
+
+    guide = EitherGuide([Asked("ab|ba", SMALL)])
+    tokens = [token for _, token in laws.walk(guide, Random(0), 4)]
+    assert asked and len(asked) == len(set(asked))
+    before, state = len(asked), guide.start
+    for token in tokens:
+        state = guide.advance(state, token)
+    assert len(asked) == before
+
+
 @pytest.mark.parametrize("name", SETS)
 def test_against_the_definition(name: str) -> None:
     """A text is one of the guide's if it is one of any of the guides'; so is its distance."""
