@@ -139,13 +139,17 @@ def decoder(hugging_face: Callable[[str], Any], tokenizer: Any) -> Callable[...,
 
 
 class TableGuide:
-    """A guide over whole tokens: `edges[state][token]` is the next state; distances by relaxation."""
+    """A guide over whole tokens: `edges[state][token]` is the next state; distances by relaxation.
+
+    moves: the states and tokens of which it was asked where they lead
+    """
 
     def __init__(self, vocabulary: Vocabulary, edges: Sequence[dict[int, int]], accepting: set[int]) -> None:
         self.vocabulary = vocabulary
         self.start = 0
         self.edges = edges
         self.accepting = accepting
+        self.moves: list[tuple[int, int]] = []
         self.distances = [0 if state in accepting else 2**30 for state in range(len(edges))]
         for _ in edges:
             for state, row in enumerate(edges):
@@ -160,6 +164,7 @@ class TableGuide:
         return np.packbits(allowed, bitorder="little").view(np.uint32)
 
     def advance(self, state: int, token: int) -> int:
+        self.moves.append((state, token))
         if token in self.vocabulary.eos_ids:
             return state if state in self.accepting else -1
         return self.edges[state].get(token, -1)
