@@ -99,9 +99,9 @@ def load_model(name: str | None, loading: LoadingOptions | None = None) -> Model
         return models.transformers(name, **loading.given)
     except OptionError as error:
         raise click.UsageError(
-            f"{in_flags(str(error))}; --model takes a name that `trellm models` lists or the Hugging Face Hub has, a "
-            f"folder with a model and its tokenizer, a GGUF file, or {ZIP}FILE; the small model of the package runs "
-            "without --model"
+            f"{in_flags(str(error))}; a model is a name that `trellm models` lists or the Hugging Face Hub has, a "
+            f"folder with a model and its tokenizer, a GGUF file, or {ZIP}FILE; without one the small model of the "
+            "package runs"
         ) from None
 
 

@@ -398,7 +398,7 @@ def _load(text: str | None, loading: LoadingOptions) -> Model:
     try:
         return load_model(text, loading)
     except click.UsageError as error:
-        raise OptionError(error.message) from None
+        raise OptionError(error.message.removeprefix("--model ")) from None  # which is an argument here
 
 
 @contextmanager

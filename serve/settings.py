@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +19,8 @@ MOST_BYTES = 1 << 32
 TEXT_BODY, MEDIA_BODY = 4 << 20, 32 << 20
 """Default size limits of a body in bytes, for text models and for multimodal models."""
 KEY_LENGTH = 8
+_ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/\s]+")
+_HOST = re.compile(r"[^/:\s]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +113,12 @@ class Settings:
             raise OptionError(f"fetcher={brief(self.fetcher)}: a MediaFetcher, or None for nothing of the web")
         for key in self.keys:
             _check_key(key)
+        for origin in self.origins:
+            if not _ORIGIN.fullmatch(origin):
+                raise OptionError(f"the origin {origin!r} is none; write http://localhost:3000, or * for all")
+        for host in self.hosts:
+            if not _HOST.fullmatch(host):
+                raise OptionError(f"the host {host!r} is no name; write llm.example.com, without scheme, port or path")
 
 
 def keys_of(path: str) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from itertools import chain
-from types import SimpleNamespace
 from typing import Any, Literal
 
 import interegular
@@ -124,32 +123,26 @@ def test_a_progress_bar_on_request(model: Any, capfd: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(
-    ("guide", "make"),
+    "make",
     [
-        ("RegexGuide", lambda model, **limits: generate.regex(model, "a", **limits)),
-        ("RegexGuide", lambda model, **limits: generate.format(model, int, **limits)),
-        ("ChoiceGuide", lambda model, **limits: generate.choice(model, ["a"], **limits)),
-        ("ChoiceGuide", lambda model, **limits: generate.format(model, bool, **limits)),
-        ("FSMGuide", lambda model, **limits: generate.fsm(model, None, **limits)),
-        ("CFGGuide", lambda model, **limits: generate.cfg(model, 'start: "a"', **limits)),
-        ("JSONGuide", lambda model, **limits: generate.json(model, True, **limits)),
-        ("SubstringGuide", lambda model, **limits: generate.extract(model, "a b", **limits)),
+        lambda model, **limits: generate.regex(model, "[ab]{9}", **limits),
+        lambda model, **limits: generate.format(model, int, **limits),
+        lambda model, **limits: generate.choice(model, ["a", "b"], **limits),
+        lambda model, **limits: generate.format(model, bool, **limits),
+        lambda model, **limits: generate.fsm(model, interegular.parse_pattern("[ab]{3}").to_fsm(), **limits),
+        lambda model, **limits: generate.cfg(model, 'start: "a"', **limits),
+        lambda model, **limits: generate.json(model, True, **limits),
+        lambda model, **limits: generate.extract(model, "a b", **limits),
     ],
+    ids=["regex", "int", "choice", "bool", "fsm", "cfg", "json", "extract"],
 )
-def test_limits_are_those_of_the_guide(guide: str, make: Any, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-
-    def made(*arguments: Any, **options: Any) -> Any:
-        asked.append(options.get("limits"))
-        found: Any = trellm.guides.RegexGuide("a", model.vocabulary)
-        found.strange_keywords = []  # as a schema's guide has them
-        return found
-
-    monkeypatch.setattr(generate, "guides", SimpleNamespace(**{guide: made}))
+def test_limits_are_those_of_the_guide(make: Any, model: Any) -> None:
+    """It may take no step of work, where it is made or where its first mask is."""
     limits = trellm.Limits(work=10**7)
     assert make(model, limits=limits).limits == limits
-    make(model)
-    assert asked == [limits, None]
+    with pytest.raises(trellm.LimitError, match="more than 1 steps"):
+        guide = make(model, limits=trellm.Limits(work=1)).guide
+        guide.mask(guide.start)
     with pytest.raises(trellm.OptionError, match="limits must be a Limits"):
         make(model, limits=5)
 

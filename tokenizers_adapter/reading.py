@@ -11,7 +11,7 @@ from typing import Any, cast
 from ..errors import VocabularyError
 from .fast import read_fast
 from .gguf import is_gguf, read_gguf
-from .slow import read_slow
+from .slow import read_pieces, read_slow
 from .spelling import TokenTable
 
 
@@ -153,8 +153,6 @@ def read_mistral(tokenizer: Any) -> TokenTable:
         own = (None if token in special else tokenizer.id_to_byte_piece(token) for token in range(tokenizer.n_words))
         added = {str(tokenizer.id_to_piece(token)): token for token in special}
         return TokenTable(list(own), special, (int(tokenizer.eos_id),), added)
-    from .slow import read_pieces
-
     model = tokenizer._model
     tokens, special = read_pieces(model)
     return TokenTable(tokens, special, (int(tokenizer.eos_id),), {model.id_to_piece(token): token for token in special})

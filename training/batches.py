@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from queue import Empty
 from random import Random
@@ -44,16 +44,24 @@ def shape(number: int, length: int) -> tuple[int, int]:
 
 
 def chunk(tokenizer: Any, seed: int, number: int, length: int, held_out: bool = False) -> Chunk:
-    """Rows full of documents, each in one piece, the first at the row's beginning."""
+    """Rows full of documents, of which the seed and the number say which."""
     random = Random(f"{seed} {number} {held_out}")
-    end: int = tokenizer.token_to_id(END)
+    several = iter(lambda: encoded(tokenizer, [drawn(random, held_out) for _ in range(ROWS)]), None)
+    return packed(several, number, length, tokenizer.token_to_id(END))
+
+
+def packed(several: Iterable[Iterable[tuple[list[int], list[int]]]], number: int, length: int, end: int) -> Chunk:
+    """Rows full of documents, each in one piece, the first at the row's beginning.
+
+    several: documents, some at a time, as many as it takes: their tokens, and what each of them is
+    """
     rows, room = shape(number, length)
     ids = np.full((rows, room), end, np.uint16)
     kinds = np.zeros((rows, room), np.uint8)
     filled = [0] * rows
     failures = 0
-    while failures < ROWS:
-        for tokens, marks in encoded(tokenizer, [drawn(random, held_out) for _ in range(ROWS)]):
+    for documents in several:
+        for tokens, marks in documents:
             size = len(tokens)
             # Rows of double length begin with a document that is too long for others.
             may_begin = room == length or size > length
@@ -65,6 +73,8 @@ def chunk(tokenizer: Any, seed: int, number: int, length: int, held_out: bool = 
             ids[row, start : start + size] = tokens
             kinds[row, start : start + size] = marks
             filled[row] += size
+        if failures >= ROWS:
+            break
     return ids, kinds
 
 

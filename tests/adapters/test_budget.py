@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from trellm import Vocabulary
 from trellm.adapters import session
 from trellm.guides import DEAD, RegexGuide, mask_within
 
@@ -30,13 +31,23 @@ def test_masks_are_those_within_the_budget(name: str) -> None:
             )
 
 
-def test_what_is_enough_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    guide = RegexGuide("[0-9]{2,5}", SMALL)
-    asked: list[int] = []
-    monkeypatch.setattr(session, "mask_within", lambda *what: asked.append(what[2]) or mask_within(*what))
+class AskedGuide(RegexGuide):
+    """A guide that knows what it was asked for within."""
+
+    def __init__(self, pattern: str, vocabulary: Vocabulary) -> None:
+        super().__init__(pattern, vocabulary)
+        self.asked: list[int] = []
+
+    def mask_within(self, state: int, left: int) -> Any:
+        self.asked.append(left)
+        return super().mask_within(state, left)
+
+
+def test_what_is_enough_is_asked_for_once() -> None:
+    guide = AskedGuide("[0-9]{2,5}", SMALL)
     for left in (64, 60, 40, 33, 31, 30, 2):
         session.within_budget(guide, guide.start, left)
-    assert asked == [32, 15, 1, 2]
+    assert guide.asked == [32, 15, 1, 2]
 
 
 def test_what_is_known_goes_with_the_guide() -> None:

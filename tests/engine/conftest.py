@@ -139,13 +139,17 @@ def decoder(hugging_face: Callable[[str], Any], tokenizer: Any) -> Callable[...,
 
 
 class TableGuide:
-    """A guide over whole tokens: `edges[state][token]` is the next state; distances by relaxation."""
+    """A guide over whole tokens: `edges[state][token]` is the next state; distances by relaxation.
+
+    asked: the states of which masks were asked for
+    """
 
     def __init__(self, vocabulary: Vocabulary, edges: Sequence[dict[int, int]], accepting: set[int]) -> None:
         self.vocabulary = vocabulary
         self.start = 0
         self.edges = edges
         self.accepting = accepting
+        self.asked: list[int] = []
         self.distances = [0 if state in accepting else 2**30 for state in range(len(edges))]
         for _ in edges:
             for state, row in enumerate(edges):
@@ -153,6 +157,7 @@ class TableGuide:
                 self.distances[state] = min(self.distances[state], nearest + 1)
 
     def mask(self, state: int) -> Any:
+        self.asked.append(state)
         allowed = np.zeros((self.vocabulary.size + 31) // 32 * 32, bool)
         allowed[list(self.edges[state])] = True
         if state in self.accepting:

@@ -11,7 +11,6 @@ from trellm.engine.decode.frames import Sentence
 from trellm.engine.decode.guide_cache import Allowed, GuideCache, StateTable
 from trellm.engine.decode.randomness import row_key, uniform
 from trellm.engine.decode.requests import requests_of
-from trellm.engine.decode.sampler import Sampler
 from trellm.engine.decode.sequence import Request, SequenceState
 from trellm.engine.diagnostics import Bias, Diagnostics, Step
 from trellm.engine.drafts import Drafter, ForcedDrafts, ForwardCosts
@@ -27,7 +26,7 @@ from trellm.engine.prompts.description import MOST_CHARS
 from trellm.engine.prompts.encoding import MARK, Verbatim, ids_of, read
 from trellm.engine.prompts.given import prompts_of
 from trellm.engine.results import listed
-from trellm.engine.schedule.call import Call, Preparation
+from trellm.engine.schedule.call import Call
 from trellm.engine.schedule.core import EngineCore
 from trellm.engine.schedule.scheduler import Scheduler, SchedulerConfig
 from trellm.engine.search import BeamHypothesis, SearchTrace, StopStrings, Target, TracedBeam, round_robin
@@ -66,10 +65,8 @@ __all__ = [
     "LiftedGuide",
     "Options",
     "Part",
-    "Preparation",
     "Request",
     "RunOptions",
-    "Sampler",
     "Scheduler",
     "SchedulerConfig",
     "SearchTrace",

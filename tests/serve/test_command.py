@@ -172,6 +172,10 @@ def test_the_longest_gap_reaches_the_engine(
         (["--memory", "much"], "'much' is no amount of memory"),
         (["--compile-seconds", "0"], "a number above 0 is needed"),
         (["--max-gap-ms", "0"], "a number above 0 is needed"),
+        (["--cors", "localhost:3000", "--port", "TAKEN"], "the origin 'localhost:3000' is none; write http://"),
+        (["--cors", "https://a.b/", "--port", "TAKEN"], "the origin 'https://a.b/' is none"),
+        (["--allow-host", "http://a.b", "--port", "TAKEN"], "the host 'http://a.b' is no name"),
+        (["--allow-host", "a.b:80", "--port", "TAKEN"], "without scheme, port or path"),
         (["--replicas", "2"], "--replicas, --cpus and --gpus are for replicas of Ray; add --ray"),
         (["--dtype", "bfloat16", "--port", "TAKEN"], "--dtype is for models that are named"),
         (["--weights", "q8", "--port", "TAKEN"], "--weights is for models of transformers that are named"),
@@ -187,6 +191,11 @@ def test_mistakes(arguments: list[str], said: str, capsys: pytest.CaptureFixture
         port = str(taken.getsockname()[1])
         assert main(["serve", *(port if each == "TAKEN" else each for each in arguments)]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_model_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "./no-such", "--port", "0"]) == 2
+    assert "trellm: './no-such': there is no such folder; a model is a name" in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -1,19 +1,22 @@
 """What other servers are known to get wrong: seams, cuts, characters in pieces, dropped constraints, crowds."""
 
 import asyncio
+import copy
 import json
 import re
 import socket
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 import jsonschema
 import pytest
+from trellm import models
 from trellm.serve import tool_calls
 
-from .conftest import HANGS, Running
+from .conftest import HANGS, SETTINGS, Running, running
 from .support import listen, make_guides_by, work_without_end
 from .test_calling import ASK, SCHEMAS, TOOLS
 
@@ -71,15 +74,15 @@ def test_a_call_is_whole_or_there_is_none(server: Running, is_streamed: bool) ->
                 assert any(set(found) == set(schema["properties"]) for schema in SCHEMAS.values())
 
 
-@pytest.fixture
-def thinking(server: Running, monkeypatch: pytest.MonkeyPatch) -> Running:
-    """The server as if its model had learned to think in Hermes' form."""
-    model = server.service.model
-    form = tool_calls.ToolCallFormat(
-        tool_calls.ToolCallFormat.of(model, "hermes").family, model.tokenizer, model.vocabulary, thinks=True
-    )
-    monkeypatch.setattr(server.service, "form", form)
-    return server
+@pytest.fixture(scope="module")
+def thinking() -> Iterator[Running]:
+    """A server whose model's template says that it has learned to think, in Hermes' form."""
+    model: Any = models.small()
+    model.tokenizer = copy.deepcopy(model.tokenizer)
+    model.tokenizer.chat_template += "{# <think></think><tool_call> #}"
+    form = tool_calls.ToolCallFormat.of(model)
+    assert form.name == "hermes" and form.thinks
+    yield from running(model, SETTINGS)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

@@ -3,8 +3,10 @@
 import logging
 import re
 import secrets
+from pathlib import Path
 
 import pytest
+import trellm
 from trellm import models
 from trellm.serve import tool_calls
 
@@ -32,6 +34,13 @@ def test_tokens_that_were_in_memory(server: Running) -> None:
     # Of two texts of one prompt that nobody has read the second finds what the first reads.
     fresh = server.post("/v1/completions", {**body, "prompt": f"{secrets.token_hex(16)} {prompt}", "n": 2}).json()
     assert fresh["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+
+
+def test_the_page_names_metrics_that_there_are(server: Running) -> None:
+    page = (Path(trellm.__file__).parent / "docs" / "serve.md").read_text(encoding="utf-8")
+    named, served = set(re.findall(r"`(trellm_\w+)`", page)), server.http.get("/metrics").text
+    assert len(named) > 12
+    assert [name for name in named if not re.search(rf"^# TYPE {name} ", served, re.M)] == []
 
 
 def test_salts_keep_apart_what_was_read(server: Running) -> None:

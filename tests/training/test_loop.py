@@ -2,7 +2,6 @@
 
 import csv
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -39,17 +38,11 @@ def test_rows_are_whole_documents(tokenizer: Any) -> None:
     assert (kinds == GIVEN).any()
 
 
-def test_long_documents_have_rows_of_double_length(monkeypatch: pytest.MonkeyPatch, tokenizer: Any) -> None:
+def test_long_documents_have_rows_of_double_length() -> None:
+    """Documents of one token each, that is the document's length."""
     sizes = np.random.default_rng(1)
-
-    def numbered(_: Any, drawn: list[Any]) -> Iterator[tuple[list[int], list[int]]]:
-        """Documents of one token each, that is the document's length."""
-        for size in sizes.integers(20, 500, len(drawn)).tolist():
-            yield [size] * size, [ANSWER] * size
-
-    monkeypatch.setattr(batches, "encoded", numbered)
-    monkeypatch.setattr(batches, "drawn", lambda random, held_out: None)
-    found = [batches.chunk(tokenizer, 1, number, 256) for number in (7, 8)]
+    several = iter(lambda: [([size] * size, [ANSWER] * size) for size in sizes.integers(20, 500, ROWS).tolist()], None)
+    found = [batches.packed(several, number, 256, 0) for number in (7, 8)]
     assert [ids.shape for ids, _ in found] == [(ROWS // 2, 512), (ROWS, 256)]
     assert (found[0][0][:, 0] > 256).all() and (found[1][0] <= 256).all()
     for ids, kinds in found:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,26 +12,9 @@ from trellm import Generator, Greedy, Sample, generate
 
 from ...thresholds import thresholds
 from ..machines import TABLE, VOCABULARY, letters_model, machines
-from ..support import Allowed, Sampler, SequenceState, StateTable
+from ..support import Allowed, StateTable
 
 Said = list[tuple[tuple[int, ...], str, str]]
-
-
-@pytest.fixture(scope="module")
-def followed() -> Iterator[list[int]]:
-    """The tokens that rows went on with by what was known."""
-    taken: list[int] = []
-    follow = SequenceState.follow
-
-    def counted(row: SequenceState, token: int, text: bytes) -> bool:
-        if not follow(row, token, text):
-            return False
-        taken.append(token)
-        return True
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SequenceState, "follow", counted)
-        yield taken
 
 
 def said(generator: Any, asking: bool, **options: Any) -> Said:
@@ -46,7 +28,6 @@ def said(generator: Any, asking: bool, **options: Any) -> Said:
     return [(tuple(each.token_ids), each.text, each.finish_reason) for each in flat]
 
 
-@pytest.mark.usefixtures("followed")
 @given(
     machines(),
     st.integers(0, 12),
@@ -78,48 +59,36 @@ def test_texts_are_the_same(
     assert said(free, False, **options) == said(free, True, **options)
 
 
-def test_much_is_followed(followed: list[int], table_guide: Any) -> None:
+def test_much_is_followed(table_guide: Any) -> None:
     """The second of two equal texts asks nothing but at its end; forced tokens come with those before them."""
     likely, other = sorted((3, 4), key=lambda token: -TABLE[2, token])
     guide = table_guide(VOCABULARY, [{0: 1, 1: 1}, {2: 2}, {likely: 0, other: 3}, {}], {3})
     generator = Generator(letters_model(), guide)
     generator("a", max_tokens=60, heal=False)
-    followed.clear()
+    guide.asked.clear()
     text = generator.run("a", max_tokens=60, heal=False)
-    assert len(text.token_ids) > 40
-    assert len(followed) + 8 > 2 / 3 * len(text.token_ids)  # of three tokens two are chosen
+    assert len(text.token_ids) > 40 and len(guide.asked) < len(text.token_ids) / 3
 
 
-def test_a_state_is_looked_at_once_whichever_way_texts_come_to_it(
-    table_guide: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_state_is_looked_at_once_whichever_way_texts_come_to_it(table_guide: Any) -> None:
     """Eight states behind one another, each by any of four letters; 20 texts that go different ways."""
-    looked: list[int] = []
-    settle = Sampler.settle
-
-    def counted(self: Sampler, row: SequenceState) -> None:
-        settle(self, row)
-        looked.append(row.state)
-
-    monkeypatch.setattr(Sampler, "settle", counted)
     guide = table_guide(VOCABULARY, [*({0: i, 1: i, 2: i, 3: i} for i in range(1, 9)), {}], {8})
     generator = Generator(letters_model(), guide)
     texts: Any = generator.run("a", search=Sample(temperature=5.0, n=20), seed=1, max_tokens=60, heal=False)
     assert len({text.text for text in texts}) == 20
-    # Each text's first state, and its end, are looked at for it alone.
-    assert sorted(state for state in looked if 0 < state < 8) == [1, 2, 3, 4, 5, 6, 7]
+    # Texts that come to a state in the same step ask together, before it is known.
+    inner = [state for state in guide.asked if 0 < state < 7]
+    assert set(inner) == set(range(1, 7)) and len(inner) < 60
 
 
-def test_what_takes_too_much_room_is_forgotten(
-    followed: list[int], table_guide: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_takes_too_much_room_is_forgotten(table_guide: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     guide = table_guide(VOCABULARY, [{0: 1, 1: 1, 2: 0}, {2: 2, 0: 0}, {3: 0, 4: 0}], {0})
     expected = said(Generator(letters_model(), guide), True, max_tokens=30)
     thresholds(monkeypatch, bytes_of_known_states=1500)
-    followed.clear()
-    generator = Generator(letters_model(), guide)
-    assert said(generator, False, max_tokens=30) == expected
-    assert followed
+    asked = len(guide.asked)
+    guide.asked.clear()
+    assert said(Generator(letters_model(), guide), False, max_tokens=30) == expected
+    assert 0 < len(guide.asked) < asked
 
 
 def test_equal_masks_are_one() -> None:

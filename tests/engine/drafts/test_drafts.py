@@ -19,7 +19,6 @@ from ..support import (
     ForwardCosts,
     Options,
     Request,
-    Sampler,
     SchedulerConfig,
     guesses_pay,
     listed,
@@ -225,25 +224,34 @@ def test_a_smaller_model_that_fails_fails_its_texts_alone(eager: list[int]) -> N
     assert call.outcomes[1].error is None
 
 
+class TimedModel(PagedModel):
+    """A model whose steps take what is said here of their tokens."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: Callable[[int], float]) -> None:
+        super().__init__(reads_drafts=True)
+        self.seconds, self.now = seconds, 0.0
+        steps_by_clock(monkeypatch, lambda: self.now)
+
+    def forward(self, chunks: Any, memory: Any) -> Any:
+        """Read, and let time pass."""
+        self.now += self.seconds(sum(len(tokens) for _, tokens in chunks))
+        return super().forward(chunks, memory)
+
+
 def test_costs_are_those_of_reading_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """To choose a token takes as long whether it was guessed or not, and says nothing of what a guess costs."""
-    model, noted, clock = PagedModel(reads_drafts=True), list[float](), [0.0]
-    forward, advance = model.forward, Sampler.advance
+    model, noted = TimedModel(monkeypatch, lambda tokens: 1.0), list[float]()
 
-    def reading(*arguments: Any) -> Any:
-        clock[0] += 1.0
-        return forward(*arguments)
+    class Slow(Greedy):
+        """A search that takes long."""
 
-    def choosing(self: Sampler, read: Any) -> None:
-        clock[0] += 100.0
-        advance(self, read)
+        def pick(self, logits: Any, masks: Any, draws: Any) -> list[int]:
+            model.now += 100.0
+            return super().pick(logits, masks, draws)
 
-    model.forward = reading
-    monkeypatch.setattr(Sampler, "advance", choosing)
-    steps_by_clock(monkeypatch, lambda: clock[0])
     monkeypatch.setattr(ForwardCosts, "note", lambda self, tokens, seconds: noted.append(seconds))
-    generate.text(model).run("abcdefgh" * 5, max_tokens=20, min_tokens=20)
-    assert noted and set(noted) == {1.0}
+    generate.text(model).run("abcdefgh" * 5, max_tokens=20, min_tokens=20, search=Slow())
+    assert model.now > 100.0 and noted and set(noted) == {1.0}
 
 
 def test_costs_are_what_steps_took() -> None:
@@ -292,13 +300,7 @@ def test_costs_of_tokens_that_take_as_long_as_steps_let_little_be_read() -> None
 
 def test_where_nothing_repeats_nothing_is_read_along(monkeypatch: pytest.MonkeyPatch) -> None:
     """A text of random tokens, which knows only chance repeats; a token costs a third of what a step does beside."""
-
-    def time(self: ForwardCosts, tokens: float) -> float:
-        return 3.0 + tokens
-
-    monkeypatch.setattr(ForwardCosts, "each", 1.0)
-    monkeypatch.setattr(ForwardCosts, "time", time)
-    model = PagedModel(reads_drafts=True)
+    model = TimedModel(monkeypatch, lambda tokens: 3.0 + tokens)
     result = generate.text(model).run("ah", max_tokens=200, min_tokens=200, search=Sample(temperature=8.0), seed=2)
     assert len(result.token_ids) == 200
     assert model.ends < 60

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import dataclass
 from typing import Any
@@ -297,11 +298,8 @@ def test_tokens_do_not_depend_on_how_prompts_are_read(monkeypatch: pytest.Monkey
             return [handle.result().text for handle in handles]
 
     pick = random.Random(seed)
-
-    def any_size(*_: Any) -> int:
-        return pick.choice([0, 16, 17, 33, 100, 700])
-
-    monkeypatch.setattr(Budget, "prompt_tokens", any_size)
+    times = itertools.accumulate(pick.choice([0.0, 1e-4, 0.01, 0.3]) for _ in itertools.count())
+    steps_by_clock(monkeypatch, lambda: next(times))
     assert texts() == texts(chunk=32)
 
 
