@@ -66,6 +66,8 @@ def shortest_in_table(table: Table) -> int:
 
 
 MAX_SUBSETS = 8_000
+MAX_CELLS = 400_000
+"""How many transitions an automaton may have that is worked out before any text comes to it."""
 MAX_POSITIONS = 20_000
 
 
@@ -206,7 +208,6 @@ class Subsets:
 
     classes, atoms: as for PositionAutomaton
     everything: the state that accepts every text, DEAD while none was met
-    max_states: bound of the states, beyond which LimitError is raised; None for no bound
     """
 
     def __init__(self, node: Node, classes: dict[Ranges, int], atoms: int) -> None:
@@ -220,7 +221,6 @@ class Subsets:
         self._rows: list[list[int] | None] = []
         self.accepting: list[bool] = []
         self.everything = DEAD
-        self.max_states: int | None = MAX_SUBSETS
         self._steps: list[int] | None = None
         self._number(1)
 
@@ -237,8 +237,6 @@ class Subsets:
             known = self._numbers.get(key)
             if known is None:
                 known = len(self.accepting)
-                if self.max_states is not None and known >= self.max_states:
-                    raise too_many_states(self.max_states)
                 self._numbers[key] = known
                 self._befores.append(follow)
                 self._rows.append(None)
@@ -264,12 +262,14 @@ class Subsets:
             known = self._rows[state] = row
         return known
 
-    def complete(self) -> None:
-        """Compute all rows."""
-        state = 0
-        while state < len(self.accepting):
+    @cached_property
+    def is_complete(self) -> bool:
+        """The completeness of the states: all of them are computed now, unless they are too many."""
+        most, state = min(MAX_SUBSETS, MAX_CELLS // self.atoms), 0
+        while state < len(self.accepting) <= most:
             self.row(state)
             state += 1
+        return state == len(self.accepting)
 
     def steps_to(self, ends: ListOf[bool], from_dead: bool) -> list[int]:
         """Apply `steps_to` to the rows of a complete automaton."""

@@ -119,7 +119,6 @@ FEW = {
     "ascii_class": "the letters of classes",
     "byte_level_alphabet": "none",
     "fields_of": "classes of ours",
-    "format_language": "the names of formats",
     "last_character": "sets of characters of ours",
     "machine_of": "the GPUs of a machine",
     "orbits": "the kinds of case folding",

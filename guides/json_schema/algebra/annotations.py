@@ -14,46 +14,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 from ....errors import LimitError
 from ...limits import spend
 from ..read.dialects import is_array
 from .cases import ANY, Array, Normal, Object, Rule, String
-from .formula import EVERYTHING, Formula, Formulas
+from .formula import EVERYTHING, Formula
+from .meeting import Normalising
 from .objects import requiring
-from .strings import StringLanguage
 from .translate import ScopedSchema, references
 
 MAX_DEPTH = 100
 UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
-
-
-class SchemaReader(Protocol):
-    """The part of the normaliser that reading needs."""
-
-    @property
-    def formulas(self) -> Formulas:
-        """Makes formulas."""
-        ...
-
-    @property
-    def language(self) -> StringLanguage:
-        """Tells which names match a pattern."""
-        ...
-
-    @property
-    def max_cases(self) -> int:
-        """The number of alternatives beyond which there are too many."""
-        ...
-
-    def place(self, formula: Formula) -> ScopedSchema:
-        """The subschema of a formula."""
-        ...
-
-    def parts(self, place: ScopedSchema) -> list[Formula]:
-        """The conjuncts of a subschema."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +52,7 @@ class Evaluation(NamedTuple):
     seen: Evaluated
 
 
-def formula_of(place: ScopedSchema, reader: SchemaReader) -> Formula:
+def formula_of(place: ScopedSchema, reader: Normalising) -> Formula:
     """The formula of a subschema with unevaluated members or items. Raises LimitError for too many branches."""
     schema = place.schema
     bare = {key: content for key, content in schema.value.items() if key not in UNEVALUATED}
@@ -94,7 +67,7 @@ def formula_of(place: ScopedSchema, reader: SchemaReader) -> Formula:
     return reader.formulas.all_of(parts)
 
 
-def _members(place: ScopedSchema, reader: SchemaReader, found: list[Evaluation]) -> Iterator[Formula]:
+def _members(place: ScopedSchema, reader: Normalising, found: list[Evaluation]) -> Iterator[Formula]:
     """The demands on the members of each name, and on those of other names."""
     inner = place.inner(place.keyword("unevaluatedProperties"))
     names = frozenset(name for _, seen in found for name in seen.names)
@@ -112,12 +85,12 @@ def _members(place: ScopedSchema, reader: SchemaReader, found: list[Evaluation])
     yield reader.formulas.any_of(ways)
 
 
-def _matches(seen: Evaluated, name: str, reader: SchemaReader) -> bool:
+def _matches(seen: Evaluated, name: str, reader: Normalising) -> bool:
     """Tell whether a name is evaluated by one of the patterns."""
     return any(reader.language.contains(String(patterns=frozenset((pattern,))), name) for pattern in seen.patterns)
 
 
-def _items(place: ScopedSchema, reader: SchemaReader, found: list[Evaluation]) -> Formula:
+def _items(place: ScopedSchema, reader: Normalising, found: list[Evaluation]) -> Formula:
     """The demand on all items, stretch by stretch of those that the same subschemas evaluate by their number."""
     inner = place.inner(place.keyword("unevaluatedItems"))
     bounds = sorted({0, *(seen.items for _, seen in found)})
@@ -133,7 +106,7 @@ def _items(place: ScopedSchema, reader: SchemaReader, found: list[Evaluation]) -
     return reader.formulas.any_of(ways)
 
 
-def _sets(found: Sequence[Evaluation], reader: SchemaReader) -> Iterator[tuple[list[Formula], list[Evaluated]]]:
+def _sets(found: Sequence[Evaluation], reader: Normalising) -> Iterator[tuple[list[Formula], list[Evaluated]]]:
     """The sets of some evaluations, with all that hold anyway: their conditions, and what they evaluate."""
     always = [one.seen for one in found if one.condition is EVERYTHING]
     rest = [one for one in found if one.condition is not EVERYTHING]
@@ -150,7 +123,7 @@ def _either(place: ScopedSchema, case: Normal, told: list[Formula]) -> Formula:
     return place.formulas.any_of((place.formulas.plain(others), *told))
 
 
-def _evaluations(place: ScopedSchema, reader: SchemaReader, condition: Formula, depth: int) -> Iterator[Evaluation]:
+def _evaluations(place: ScopedSchema, reader: Normalising, condition: Formula, depth: int) -> Iterator[Evaluation]:
     """The members that a subschema evaluates where it holds and a condition does."""
     if depth > MAX_DEPTH:
         raise LimitError(f"schemas nested more than {MAX_DEPTH} deep beside unevaluated members")

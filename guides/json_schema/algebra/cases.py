@@ -212,21 +212,23 @@ class GroupKind(Generic[Case]):
         self,
         a: Sequence[Case],
         b: Sequence[Case],
-        multiply: Callable[[Any, Any, int | None], tuple[Case, ...] | None],
+        multiply: Callable[[Any, Any, int | None], tuple[Case, ...]],
         grouped: Callable[[Any, Any], list[Case]],
         most: int,
     ) -> tuple[Case, ...]:
         """The intersection of two unions; alternatives that come to more than `most` are held in groups.
 
-        multiply: gives all pairs of alternatives; None if they come to more than so many; grouped: gives the same in
+        multiply: gives all pairs of alternatives; raises ManyError for more than so many; grouped: gives the same in
         groups
         """
         held = any(case.either for case in (*a, *b))
         if not held and (len(a) <= 1 or len(b) <= 1):
-            return multiply(a, b, None) or ()
+            return multiply(a, b, None)
         most = max(most, len(a), len(b))
-        pairs = None if held else multiply(a, b, most * most)
-        found = None if pairs is None else self.absorbed(pairs)
+        try:
+            found = None if held else self.absorbed(multiply(a, b, most * most))
+        except ManyError:
+            found = None
         if found is None or len(found) > most:
             found = grouped(a, b) if a and b else []
         return tuple(found)

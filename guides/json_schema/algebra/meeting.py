@@ -22,6 +22,7 @@ from . import arrays, numbers, objects, strings
 from .cases import ANY, ANY_ARRAY, ANY_NUMBER, ANY_OBJECT, ANY_STRING, BOOLEANS, Array, ManyError, Normal, Object, Rule
 from .formula import EVERYTHING, NOTHING, Formula, Formulas, conjuncts, json_key
 from .strings import StringLanguage
+from .translate import ScopedSchema
 
 FEW = 4096
 """Up to how many cases those that lie within another are looked for."""
@@ -163,11 +164,28 @@ def _sum(groups: list[tuple[Case, ...]], any_case: Case) -> tuple[Case, ...]:
 STEPS_PER_PAIR = 300
 
 
-class Intersecting(Protocol):
-    """The part of the normaliser that this needs."""
+class Normalising(Protocol):
+    """The part of the normaliser that works on parts of normal forms and on readings of subschemas need."""
 
+    max_cases: int
     formulas: Formulas
     language: StringLanguage
+
+    def normal(self, formula: Formula) -> Normal:
+        """The normal form of a formula."""
+        ...
+
+    def meaning(self, formula: Formula) -> Formula:
+        """The formula that a subschema stands for."""
+        ...
+
+    def place(self, formula: Formula) -> ScopedSchema:
+        """The subschema of a formula."""
+        ...
+
+    def parts(self, place: ScopedSchema) -> list[Formula]:
+        """The conjuncts of a subschema."""
+        ...
 
     def both_objects(self, a: Object, b: Object) -> Object | None:
         """The intersection of two cases."""
@@ -181,8 +199,20 @@ class Intersecting(Protocol):
         """Tell whether no value satisfies both formulas."""
         ...
 
+    def conjunction(self, normals: Iterable[Normal]) -> Normal:
+        """The conjunction of normal forms."""
+        ...
 
-def meet(a: Normal, b: Normal, owner: Intersecting) -> bool:
+    def outside(self, normal: Normal, formula: Formula) -> Normal:
+        """The difference of a normal form and a formula. Raises ManyError for too many cases of objects."""
+        ...
+
+    def complement(self, normal: Normal) -> Normal:
+        """The complement of a normal form."""
+        ...
+
+
+def meet(a: Normal, b: Normal, owner: Normalising) -> bool:
     """Tell whether some alternatives of both meet, as far as it is seen at first sight; constants are not looked at."""
     if (a.null and b.null) or a.booleans & b.booleans:
         return True
@@ -206,11 +236,11 @@ def _any(a: tuple[object, ...], b: tuple[object, ...], any_case: object) -> bool
     return bool(a and b) and (a[0] is any_case or b[0] is any_case)
 
 
-def _arrays_meet(one: Array, other: Array, owner: Intersecting) -> bool:
+def _arrays_meet(one: Array, other: Array, owner: Normalising) -> bool:
     return arrays.intersect(one, other, owner.formulas, owner.clashes) is not None
 
 
-def _objects_meet(a: Object, b: Object, owner: Intersecting) -> bool:
+def _objects_meet(a: Object, b: Object, owner: Normalising) -> bool:
     spend(STEPS_PER_PAIR)
     if a.either or b.either or a.some or b.some:
         case = owner.both_objects(a, b)
@@ -218,37 +248,7 @@ def _objects_meet(a: Object, b: Object, owner: Intersecting) -> bool:
     return objects.meet(a, b, owner.formulas, owner.language, owner.clashes)
 
 
-class Excluding(Protocol):
-    """The part of the normaliser that this needs."""
-
-    formulas: Formulas
-
-    def normal(self, formula: Formula) -> Normal:
-        """The normal form of a formula."""
-        ...
-
-    def meaning(self, formula: Formula) -> Formula:
-        """The formula that a subschema stands for."""
-        ...
-
-    def clashes(self, a: Formula, b: Formula) -> bool:
-        """Tell whether no value satisfies both formulas."""
-        ...
-
-    def conjunction(self, normals: Iterable[Normal]) -> Normal:
-        """The conjunction of normal forms."""
-        ...
-
-    def outside(self, normal: Normal, formula: Formula) -> Normal:
-        """The difference of a normal form and a formula. Raises ManyError for too many cases of objects."""
-        ...
-
-    def complement(self, normal: Normal) -> Normal:
-        """The complement of a normal form."""
-        ...
-
-
-def exactly_one(parts: Sequence[Formula], context: Formula, owner: Excluding) -> Normal:
+def exactly_one(parts: Sequence[Formula], context: Formula, owner: Normalising) -> Normal:
     """The values that satisfy one of the formulas and no other.
 
     context: what is known of the values anyway; of others more may be let through
@@ -268,7 +268,7 @@ def exactly_one(parts: Sequence[Formula], context: Formula, owner: Excluding) ->
     return union(found)
 
 
-def _only(chosen: Formula, within: Formula, others: Iterable[Formula], owner: Excluding) -> Normal:
+def _only(chosen: Formula, within: Formula, others: Iterable[Formula], owner: Normalising) -> Normal:
     """The values that satisfy one formula and none of the others; disjoint ones need no negation.
 
     within: the formula in its context
@@ -289,7 +289,7 @@ def _only(chosen: Formula, within: Formula, others: Iterable[Formula], owner: Ex
     return found
 
 
-def _tags(normals: Sequence[Normal], owner: Excluding) -> list[AbstractSet[Any]] | None:
+def _tags(normals: Sequence[Normal], owner: Normalising) -> list[AbstractSet[Any]] | None:
     """For each normal form the constants, by their keys, that a member has which its objects require.
 
     None where there is no such member in all. Normal forms whose constants differ have no object in common.
@@ -306,7 +306,7 @@ def _tags(normals: Sequence[Normal], owner: Excluding) -> list[AbstractSet[Any]]
     return None
 
 
-def _constants(name: str, cases: Iterable[Object], owner: Excluding) -> AbstractSet[Any] | None:
+def _constants(name: str, cases: Iterable[Object], owner: Normalising) -> AbstractSet[Any] | None:
     """The keys of all constants that a member may be in some cases; None if it may be anything else."""
     found = set[Any]()
     for case in cases:

@@ -3,9 +3,9 @@
 The algebra follows "Witness Generation for JSON Schema" (Attouche et al., VLDB 2022): every type has its own
 disjunction of cases, and members of arrays and objects stay formulas, so rewriting stops at each container.
 
-The strings that satisfy a formula are worked out without its other types (`NameSets`). The schema of `propertyNames`
-may refer to the schema that it stands in: it speaks of the names, not of the object. So its strings are found without
-asking what the objects are. They are found to be refused: those that may be of a format are among them.
+The schema of `propertyNames` may refer to the schema that it stands in: it speaks of the names, not of the object. So
+its strings are worked out by a normaliser that knows of strings alone. They are found to be refused: those that may be
+of a format are among them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 from ....errors import LimitError, SchemaError
@@ -69,85 +70,6 @@ def as_case(value: Any, formulas: Formulas) -> Array | Object:
     return Array(prefix, min_items=len(prefix), max_items=len(prefix))
 
 
-Strings = tuple[String, ...]
-
-
-class NameSets:
-    """Works out sets of strings; `meaning` turns a subschema into the formula that it stands for."""
-
-    def __init__(self, formulas: Formulas, language: StringLanguage, meaning: Callable[[Formula], Formula]) -> None:
-        self._formulas = formulas
-        self._language = language
-        self._meaning = meaning
-
-    def refused(self, formula: Formula) -> Strings:
-        """The strings that do not, or perhaps do not, satisfy a formula, as alternatives."""
-        return tuple(map(strings.perhaps, self.of(self._formulas.negation(formula))))
-
-    def of(self, formula: Formula) -> Strings:
-        """The strings that satisfy a formula, as alternatives."""
-        refuse = self._formulas.negation
-        parts = formula.parts
-        match formula.kind:
-            case "nothing":
-                return ()
-            case "everything" | "names":
-                return (ANY_STRING,)
-            case "schema":
-                return self.of(self._meaning(formula))
-            case "plain":
-                return formula.subject.strings
-            case "values":
-                return constants(formula.subject).strings
-            case "all":
-                return self._all(parts)
-            case "any":
-                return self._any(parts)
-            case "one":
-                alone = (
-                    self._formulas.all_of([part, *map(refuse, parts[:index]), *map(refuse, parts[index + 1 :])])
-                    for index, part in enumerate(parts)
-                )
-                return self._any(tuple(alone))
-            case _:
-                return self._outside(parts[0])
-
-    def _outside(self, formula: Formula) -> Strings:
-        """The strings that do not satisfy a formula."""
-        refuse = self._formulas.negation
-        parts = formula.parts
-        match formula.kind:
-            case "schema":
-                return self.of(refuse(self._meaning(formula)))
-            case "all":
-                return self._any(tuple(map(refuse, parts)))
-            case "any":
-                return self._all(tuple(map(refuse, parts)))
-            case "one":
-                pairs = (self._formulas.all_of((parts[i], parts[j])) for i in range(len(parts)) for j in range(i))
-                return self._any((self._formulas.all_of(map(refuse, parts)), *pairs))
-            case _:
-                result: Strings = (ANY_STRING,)
-                for case in self.of(formula):
-                    result = self._both(result, tuple(strings.complement(case)))
-                return result
-
-    def _all(self, parts: tuple[Formula, ...]) -> Strings:
-        result: Strings = (ANY_STRING,)
-        for part in parts:
-            result = self._both(result, self.of(part))
-        return result
-
-    def _any(self, parts: tuple[Formula, ...]) -> Strings:
-        found = dict.fromkeys(case for part in parts for case in self.of(part))
-        return (ANY_STRING,) if ANY_STRING in found else tuple(found)
-
-    def _both(self, a: Strings, b: Strings) -> Strings:
-        spend(500 * len(a) * len(b))
-        both = (strings.intersect(ours, theirs, self._language) for ours in a for theirs in b)
-        return tuple(dict.fromkeys(case for case in both if case is not None))
-
-
 MAX_GLANCES = 3
 MIN_PAIRS, PAIRS_PER_CASE = 32_768, 8
 """How many pairs of alternatives may be looked at for one formula; real schemas take a few thousand at most."""
@@ -162,20 +84,26 @@ Case = TypeVar("Case")
 
 
 class Normaliser:
-    """Works out normal forms and remembers them."""
+    """Works out normal forms and remembers them; those of strings alone if `only_strings`."""
 
     def __init__(
-        self, documents: Documents, formulas: Formulas, language: StringLanguage, options: SchemaOptions
+        self,
+        documents: Documents,
+        formulas: Formulas,
+        language: StringLanguage,
+        options: SchemaOptions,
+        *,
+        only_strings: bool = False,
     ) -> None:
         self.documents = documents
         self.formulas = formulas
         self.language = language
-        self.formats = options.formats
         self.max_cases = options.max_cases
+        self._options = options
+        self._only_strings = only_strings
         # Without a circle, so that a schema goes as soon as nobody uses it
         itself = weakref.proxy(self)
         self.membership = Membership(formulas, language, lambda formula: itself.normal(formula))
-        self._names = NameSets(formulas, language, lambda formula: itself.meaning(formula))
         self._known: dict[Formula, Normal] = {EVERYTHING: ANY, NOTHING: NONE}
         self._meaning: dict[Formula, Formula] = {}
         self._busy: dict[Formula, None] = {}  # outermost first
@@ -234,6 +162,8 @@ class Normaliser:
             raise
         finally:
             del self._busy[formula]
+        if self._only_strings:
+            result = replace(NONE, strings=result.strings)
         result = self._known[formula] = self._together(result)
         return result
 
@@ -352,7 +282,7 @@ class Normaliser:
     def parts(self, place: translate.ScopedSchema) -> list[Formula]:
         """The conjuncts of a subschema, without its unevaluated members."""
         found = translate.groups(place)
-        own = translate.plain(place, found, self.formats) if found & translate.BOUNDS else ANY
+        own = translate.plain(place, found, self._options.formats) if found & translate.BOUNDS else ANY
         parts: list[Formula] = [] if own is ANY else [self.formulas.plain(own)]
         if found & (translate.JOIN | translate.VALUES):
             parts.extend(translate.joined(place))
@@ -360,8 +290,14 @@ class Normaliser:
 
     def _named(self, formula: Formula) -> Normal:
         """Objects whose members' names satisfy a formula, and all other values."""
-        rules = tuple(Rule(case, NOTHING) for case in self._names.refused(formula.subject))
-        return replace(ANY, objects=(Object(rules=rules),))
+        if self._only_strings:
+            return ANY
+        refused = self._of_names.normal(self.formulas.negation(formula.subject)).strings
+        return replace(ANY, objects=(Object(rules=tuple(Rule(strings.perhaps(case), NOTHING) for case in refused)),))
+
+    @cached_property
+    def _of_names(self) -> Normaliser:
+        return Normaliser(self.documents, self.formulas, self.language, self._options, only_strings=True)
 
     # Products and sums of normal forms
 
@@ -392,7 +328,7 @@ class Normaliser:
             a.null and b.null,
             a.booleans & b.booleans,
             numbers.product(a.numbers, b.numbers, self._multiplied_numbers),
-            strings.product(a.strings, b.strings, self._multiplied, self.language),
+            self._string_product(a.strings, b.strings),
             self._product(a.arrays + a_arrays, b.arrays + b_arrays, ANY_ARRAY, self._both_arrays),
             self._object_product(a.objects + a_objects, b.objects + b_objects, held),
             kept + more,
@@ -471,29 +407,17 @@ class Normaliser:
                 return without_absorbed(tuple(found))
         return self._product(a, b, ANY_OBJECT, self.both_objects)
 
-    def _multiplied(self, a: tuple[String, ...], b: tuple[String, ...], most: int | None) -> tuple[String, ...] | None:
-        """As `_product`; None for more than `most` cases."""
-        return self._few(a, b, ANY_STRING, lambda a, b: strings.intersect(a, b, self.language), most)
+    def _string_product(self, a: tuple[String, ...], b: tuple[String, ...]) -> tuple[String, ...]:
+        """As `_product`; the names that a rule is about have no groups."""
+        if self._only_strings:
+            return self._multiplied(a, b, None)
+        return strings.product(a, b, self._multiplied, self.language)
 
-    def _multiplied_numbers(
-        self, a: tuple[Number, ...], b: tuple[Number, ...], most: int | None
-    ) -> tuple[Number, ...] | None:
-        """As `_product`; None for more than `most` cases."""
-        return self._few(a, b, ANY_NUMBER, numbers.intersect, most)
+    def _multiplied(self, a: tuple[String, ...], b: tuple[String, ...], most: int | None) -> tuple[String, ...]:
+        return self._product(a, b, ANY_STRING, lambda a, b: strings.intersect(a, b, self.language), most)
 
-    def _few(
-        self,
-        a: tuple[Case, ...],
-        b: tuple[Case, ...],
-        any_case: Case,
-        intersect: Callable[[Case, Case], Case | None],
-        most: int | None,
-    ) -> tuple[Case, ...] | None:
-        """As `_product`; None for more than `most` cases."""
-        try:
-            return self._product(a, b, any_case, intersect, most)
-        except ManyError:
-            return None
+    def _multiplied_numbers(self, a: tuple[Number, ...], b: tuple[Number, ...], most: int | None) -> tuple[Number, ...]:
+        return self._product(a, b, ANY_NUMBER, numbers.intersect, most)
 
     def _both_arrays(self, a: Array, b: Array) -> Array | None:
         return arrays.intersect(a, b, self.formulas, self.clashes)
@@ -518,7 +442,7 @@ class Normaliser:
             number_cases = numbers.product(number_cases, others, self._multiplied_numbers)
         for string in normal.strings:
             outside = tuple(strings.refutation(string))
-            string_cases = strings.product(string_cases, outside, self._multiplied, self.language)
+            string_cases = self._string_product(string_cases, outside)
         for array in (*normal.arrays, *(case for case in constants if isinstance(case, Array))):
             lists = tuple(arrays.complement(array, self.formulas))
             array_cases = self._product(array_cases, lists, ANY_ARRAY, self._both_arrays)

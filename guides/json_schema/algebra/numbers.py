@@ -18,8 +18,8 @@ MAX_MULTIPLIED = 8
 FEW_REMAINDERS = 2000
 """Up to how many remainders alternatives are read on their own."""
 
-_MOST_PARTS = 256
-"""Of a range that is divided, how many parts are tried before finer ones."""
+_MOST_OF_PLACES = 256
+"""How many numbers of so many places are tried before those of more."""
 
 Group = tuple[Number, ...]
 
@@ -166,44 +166,23 @@ def _tried(case: Number) -> Iterator[Rational]:
 
 
 def _spelled_out(case: Number) -> Iterator[Rational]:
-    """Every multiple of the step within the bounds, or ever more numbers between the bounds."""
+    """Every multiple of the step within the bounds; without one, numbers between them of ever more places."""
     low, high, step = case.minimum, case.maximum, case.multiple_of
-    if step is None:
-        yield from _between(case)
+    if low is not None and low == high:
+        yield low
         return
-    if low is not None or high is not None:
-        start, last, sign = (low, high, 1) if low is not None else (high, None, -1)
-        assert start is not None
-        steps = count() if last is None else range(int((last - start) // step) + 1)
-        yield from (start + sign * index * step for index in steps)
-        return
-    yield 0
-    for index in count(1):
-        yield index * step
-        yield -index * step
-
-
-def _between(case: Number) -> Iterator[Rational]:
-    low, high = case.minimum, case.maximum
-    left: Rational = low if low is not None else high - 1 if high is not None else 0
-    right: Rational = high if high is not None else left + 1
-    seen: set[Rational] = set()
-    # An unbounded side yields whole steps first, so that the numbers stay short.
-    for index in range(-1, 64):
-        for value in (0, left + index, right - index):
-            if value not in seen:
-                seen.add(value)
-                yield value
-    # Then ever finer parts of the range, of each the first ones: a number that is no multiple of a small step is found
-    # among parts as fine as the step, of which there may be thousands of millions.
-    parts = 2
-    while left < right:
-        for index in range(1, min(parts, _MOST_PARTS)):
-            value = left + Fraction(right - left) * index / parts
-            if value not in seen:
-                seen.add(value)
-                yield value
-        parts *= 5
+    for places in count() if step is None else (0,):
+        grid = Fraction(1, 10**places) if step is None else step
+        first = None if low is None else -(-low // grid)
+        last = None if high is None else high // grid
+        begin = first if first is not None else last if last is not None else 0
+        limits = [_MOST_OF_PLACES] if step is None else []
+        limits += [int(last - first) + 1] if first is not None and last is not None else []
+        for index in range(min(limits)) if limits else count():
+            for at in dict.fromkeys((begin + index, begin - index)):
+                is_new = places == 0 or at % 10 != 0
+                if is_new and (first is None or at >= first) and (last is None or at <= last):
+                    yield at * grid
 
 
 def intersect(a: Number, b: Number) -> Number | None:
@@ -236,13 +215,13 @@ def leaves(case: Number) -> Iterator[Number]:
                 yield kept
 
 
-def product(a: Group, b: Group, multiply: Callable[[Group, Group, int | None], Group | None]) -> Group:
+def product(a: Group, b: Group, multiply: Callable[[Group, Group, int | None], Group]) -> Group:
     """The intersection of two unions; alternatives that come to many are held in groups, if any notation will do.
 
-    multiply: gives all pairs of alternatives; None if they come to more than so many
+    multiply: gives all pairs of alternatives; raises ManyError for more than so many
     """
     if any(case.notation is not None for case in (*a, *b)):
-        return multiply(a, b, None) or ()
+        return multiply(a, b, None)
     return _KIND.product(a, b, multiply, _grouped, MAX_MULTIPLIED)
 
 

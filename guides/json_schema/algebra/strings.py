@@ -101,14 +101,14 @@ def _kind(language: StringLanguage) -> GroupKind[String]:
 
 
 def product(
-    a: Group, b: Group, multiply: Callable[[Group, Group, int | None], Group | None], language: StringLanguage
+    a: Group, b: Group, multiply: Callable[[Group, Group, int | None], Group], language: StringLanguage
 ) -> Group:
     """The intersection of two unions; alternatives that come to many are held in groups.
 
-    multiply: gives all pairs of alternatives; None if they come to more than so many
+    multiply: gives all pairs of alternatives; raises ManyError for more than so many
     """
     if any(case.quote is not None for case in (*a, *b)):
-        return multiply(a, b, None) or ()
+        return multiply(a, b, None)
     return _kind(language).product(a, b, multiply, lambda a, b: grouped(a, b, language), MAX_MULTIPLIED)
 
 

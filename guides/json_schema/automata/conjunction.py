@@ -6,11 +6,12 @@ can be completed is found by a search that prefers states nearer to what is want
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from heapq import heappop, heappush
-from itertools import cycle
+from itertools import count, cycle
 
 import numpy as np
 
@@ -206,23 +207,69 @@ class Conjunction:
             steps = self._guesses[place] = self._progress.guess(self._product.states[place])
         return steps + max(self._least - length, 0)
 
-    def example(self, choose: Callable[[Ranges], str]) -> str | None:
-        """A string, its characters chosen from sets that all conditions take alike; None if there is none."""
-        if self.needed(self.start) >= NEVER:
-            return None
-        chars: list[str] = []
-        state = self.start
-        while self._needed[state] != self.cost_at_end(state):
+    def texts(self, most: int, chars: Callable[[Ranges, int], Sequence[str]]) -> Iterator[str]:
+        """Different strings, those first to which short ways are known: `most` of them, or all if there are fewer.
+
+        chars: gives up to so many characters of a set that all conditions take alike
+        No more ways to a state are followed than strings are wanted, as each of them goes on to one.
+        """
+        followed = Counter[int]()
+        order = count(0, -1)
+        waiting = [(self._distance(self.start), next(order), 0, "", self.start)]
+        while waiting:
+            least, _, spelt, text, state = heappop(waiting)
+            if state == DEAD:
+                yield text
+                continue
+            whole = spelt + self.needed(state)
+            if whole > least:
+                if whole < NEVER:
+                    heappush(waiting, (whole, next(order), spelt, text, state))
+                continue
             row = self.row(state)
-            left = self._needed[state]
-            atom = next(
-                atom
-                for atom in self._order
-                if row[atom] >= 0 and self._needed.get(row[atom], NEVER) + self._costs[atom] == left
-            )
-            chars.append(choose(self.atoms[atom]))
-            state = row[atom]
-        return "".join(chars)
+            spend(100 * len(row) + len(text) // 256)
+            # Of ways as long as any the last is taken first: one that is known to lead to an end.
+            for atom in sorted(reversed(self._order), key=lambda atom: row[atom] in self._needed):
+                after, longer = row[atom], spelt + self._costs[atom]
+                if after == DEAD or self._is_dead(after):
+                    continue
+                left = self._needed.get(after, self._distance(after))
+                found = chars(self.atoms[atom], most)[: most - followed[after]]
+                followed[after] += len(found)
+                for char in reversed(found):
+                    heappush(waiting, (max(least, longer + left), next(order), longer, text + char, after))
+            end = self.cost_at_end(state)
+            if end < NEVER:
+                heappush(waiting, (spelt + end, next(order), spelt, text, DEAD))
+
+    def _on_the_way(self, text: str) -> Iterator[int]:
+        """The state before each character of a text and behind it, as far as a string begins so."""
+        atoms: dict[str, int] = {}
+        state = self.start
+        for char in text:
+            yield state
+            spend(20)
+            if char not in atoms:
+                held = (any(low <= ord(char) <= high for low, high in ranges) for ranges in self.atoms)
+                atoms[char] = next((atom for atom, is_in in enumerate(held) if is_in), DEAD)
+            state = DEAD if atoms[char] == DEAD else self.row(state)[atoms[char]]
+            if state == DEAD:
+                return
+        yield state
+
+    def reads(self, text: str) -> bool:
+        """Tell whether a text is one of the strings."""
+        states = list(self._on_the_way(text))
+        return len(states) > len(text) and self.cost_at_end(states[-1]) < NEVER
+
+    def lengthened(self, text: str, more: int, chars: Callable[[Ranges, int], Sequence[str]]) -> str | None:
+        """A string with so many characters more, one that leads from a state to itself; None if there is none."""
+        for place, state in enumerate(self._on_the_way(text)):
+            row = self.row(state)
+            for atom in self._order:
+                if row[atom] == state:
+                    return text[:place] + more * chars(self.atoms[atom], 1)[0] + text[place:]
+        return None
 
     def promised(self, state: int) -> int:
         """The bytes of some way from a state to the end, as far as they are known without looking for it.

@@ -13,7 +13,6 @@ from functools import cached_property
 from itertools import combinations, count
 from typing import NamedTuple
 
-from ....errors import LimitError
 from ....kernels.answers import DEAD, NEVER
 from ...automata.positions import Joint, Subsets
 from ...limits import spend
@@ -22,8 +21,6 @@ Met = tuple[bool, ...]
 
 FEW_PLACES = 500
 """Up to how many places of two automata it is looked for one where both may end."""
-MAX_CELLS = 400_000
-"""How many transitions an automaton may have that is worked out before any text comes to it."""
 
 
 @dataclass(frozen=True)
@@ -231,24 +228,21 @@ class _Group:
 class Steps:
     """For each state of an automaton the fewest characters until a condition is as it is wanted; NEVER if it cannot be.
 
-    Where the automaton has too many states these are told one by one. Then they are guesses, and too low, for what must
-    not be met.
+    For what must not be met they are guesses, and too low, where the automaton has too many states.
     """
 
     def __init__(self, machine: Subsets, wanted: bool) -> None:
         self._machine, self._wanted = machine, wanted
-        self._dead = NEVER if wanted else 0
         self._all: list[int] | None = None
         self._told: dict[int, int] = {}
-        if is_complete(machine):
-            ends = [accepting == wanted for accepting in machine.accepting]
-            self._all = [*machine.steps_to(ends, not wanted), self._dead]
+        if not wanted and machine.is_complete:
+            self._all = [*machine.steps_to([not accepting for accepting in machine.accepting], True), 0]
 
     def __getitem__(self, state: int) -> int:
         if self._all is not None:
             return self._all[state]
         if state == DEAD:
-            return self._dead
+            return NEVER if self._wanted else 0
         steps = self._told.get(state)
         if steps is None:
             steps = self._told[state] = self._ahead(state)
@@ -286,23 +280,9 @@ def _is_apart(one: _Condition, other: _Condition, start: tuple[int, int]) -> boo
     return True
 
 
-def is_complete(machine: Subsets) -> bool:
-    """Tell whether all states of an automaton have been worked out; if they are too many they are made on demand."""
-    if machine.max_states is None:
-        return False
-    machine.max_states = min(machine.max_states, MAX_CELLS // machine.atoms)
-    try:
-        machine.complete()
-    except LimitError:
-        spend(0)  # raises the error again where it is the call that takes too much
-        machine.max_states = None
-        return False
-    return True
-
-
 def can_always_be_met(machine: Subsets) -> bool:
     """Tell whether from every state, met as DEAD too, a state is reached from which every string is accepted."""
-    if not is_complete(machine):
+    if not machine.is_complete:
         return False
     if machine.everything == DEAD or any(DEAD in row for row in machine.rows):
         return False

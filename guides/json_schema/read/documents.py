@@ -5,7 +5,7 @@ checked, `$id` and anchors are registered, references are collected. Nothing is 
 leads into the document, into `resources`, or to one of the published metaschemas.
 
 References that lead back to themselves without stepping into the instance are refused, as far as anything is judged by
-them (`Loops`). Subschemas that say the same have the same number, wherever they stand (`Wordings`): programs write
+them (`Loops`). Subschemas that say the same are told by their words, wherever they stand (`wording_of`): programs write
 small ones in full, hundreds of times. Annotations say nothing; the order of properties does, as texts may be written
 in it.
 """
@@ -13,9 +13,10 @@ in it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote, urldefrag, urljoin
@@ -62,8 +63,8 @@ class SchemaOptions:
 HOLDING = ("$defs", "definitions")
 """Keywords whose value has schemas by names that no instance ever has."""
 
-IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
-"""Keywords whose subschemas speak of the same instance as the schema that holds them."""
+IN_PLACE = ("$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
+"""Keywords whose subschemas speak of the same instance as the schema that has them."""
 
 
 class Loops:
@@ -73,157 +74,55 @@ class Loops:
         self._places = places
         self._resolve = resolve
 
-    def reached(self, root: Subschema) -> set[int]:
-        """The subschemas that may judge an instance, by `id`: definitions only where something refers to them."""
+    def reached(self, root: Subschema) -> set[Subschema]:
+        """The subschemas that may judge an instance: definitions only where something refers to them."""
         waiting = [root]
-        reached: set[int] = set()
+        reached = set[Subschema]()
         while waiting:
             place = waiting.pop()
-            if id(place) in reached:
-                continue
-            reached.add(id(place))
-            spend(100 + 10 * len(place.value))
-            keywords = place.resource.dialect.keywords
-            alone = place.resource.dialect.ref_alone and "$ref" in place.value
-            for key in ("$ref",) if alone else place.value:
-                if key in keywords and key not in HOLDING:
-                    waiting += self._below(place, key, keywords[key])
+            if place not in reached:
+                reached.add(place)
+                waiting += self._below(place, lambda key: key not in HOLDING)
         return reached
 
-    def _below(self, place: Subschema, key: str, rule: Keyword) -> list[Subschema]:
-        """The subschemas that a keyword holds or refers to."""
-        if rule.kind == "plain":
-            return []
-        if rule.kind == "reference":
-            target = self._resolve(place, key)
-            return [] if isinstance(target, bool) else [target]
-        content: Any = place.value[key]
-        schemas: list[Any] = [content]
-        if rule.kind != "schema" and is_array(content):
-            schemas = content
-        elif rule.kind not in ("schema", "items"):
-            schemas = list(content.values())
-        return [self._places[id(schema)] for schema in schemas if is_object(schema)]
-
-    def refuse(self, referring: list[Subschema]) -> None:
-        """Refuse references that come back to where they started without stepping into the instance."""
-        place = self.find(referring)
-        if place is not None:
-            name = place.value.get("$ref", place.pointer)
-            raise place.error(f"the reference {name!r} leads back to itself without progress")
+    def _below(self, place: Subschema, looks_at: Callable[[str], bool]) -> list[Subschema]:
+        """The subschemas that some keywords hold or refer to."""
+        spend(100 + 10 * len(place.value))
+        dialect = place.resource.dialect
+        found: list[Any] = []
+        for key in ("$ref",) if dialect.ref_alone and "$ref" in place.value else place.value:
+            kind = dialect.keywords[key].kind if key in dialect.keywords and looks_at(key) else "plain"
+            content: Any = place.value[key]
+            if kind == "reference":
+                target = self._resolve(place, key)
+                found += [] if isinstance(target, bool) else [target.value]
+            elif kind != "plain":
+                is_one = kind == "schema" or (kind == "items" and not is_array(content))
+                found += [content] if is_one else content if is_array(content) else content.values()
+        return [self._places[id(schema)] for schema in found if is_object(schema)]
 
     def find(self, referring: list[Subschema]) -> Subschema | None:
-        """A schema object that comes back to itself without a step into the instance, None if there is none."""
-        done: set[int] = set()
-        on_path: set[int] = set()
-        for start in referring:
-            trail: list[tuple[Subschema, bool]] = [(start, False)]
-            while trail:
-                place, leaving = trail.pop()
-                if leaving:
-                    on_path.discard(id(place))
-                    done.add(id(place))
-                    continue
-                if id(place) in on_path:
-                    return place
-                if id(place) in done:
-                    continue
-                on_path.add(id(place))
-                trail.append((place, True))
-                trail.extend((inner, False) for inner in self._in_place(place) if id(inner) not in done)
+        """A reference that comes back to itself without a step into the instance, None if there is none."""
+        after: dict[Subschema, list[Subschema]] = {}
+        waiting = list(referring)
+        while waiting:
+            place = waiting.pop()
+            if place not in after:
+                after[place] = self._below(place, lambda key: key in IN_PLACE)
+                waiting += after[place]
+        try:
+            TopologicalSorter(after).prepare()
+        except CycleError as error:
+            circle: list[Subschema] = error.args[1]
+            return next(place for place in circle if "$ref" in place.value)
         return None
-
-    def _in_place(self, place: Subschema) -> list[Subschema]:
-        value = place.value
-        found: list[Subschema | bool] = []
-        if "$ref" in value:
-            found.append(self._resolve(place, "$ref"))
-            if place.resource.dialect.ref_alone:
-                return [inner for inner in found if not isinstance(inner, bool)]
-        for keyword in IN_PLACE:
-            if keyword in value and keyword in place.resource.dialect.keywords:
-                content: Any = value[keyword]
-                kind = place.resource.dialect.keywords[keyword].kind
-                schemas = [content] if kind == "schema" else content if is_array(content) else content.values()
-                found.extend(self._places[id(inner)] for inner in schemas if is_object(inner))
-        return [inner for inner in found if not isinstance(inner, bool)]
 
 
 MOST_PARTS = 32
-"""Of how many subschemas one may be made up to be numbered: larger ones are hardly written twice."""
+"""Of how many subschemas one may be made up to be told by its words: larger ones are hardly written twice."""
 MOST_WORDS = 64
 """How many names or constants one list may have for it."""
-UNNUMBERED = -1
-
 _WHERE_IT_STANDS = frozenset(("unevaluatedItems", "unevaluatedProperties"))
-
-
-class Wordings:
-    """Numbers the subschemas of some documents, each when it is asked for.
-
-    places: where the schema objects stand, by `id`; targets: where references lead, by the resource's `id` and the text
-    """
-
-    def __init__(self, places: Mapping[int, Subschema], targets: Mapping[tuple[int, str], Subschema | bool]) -> None:
-        self._places = places
-        self._targets = targets
-        self._known: dict[int, int] = {}
-        self._numbers: dict[Any, int] = {}
-        self._left = 0
-
-    def of(self, place: Subschema) -> int | None:
-        """The number of what a subschema says; None if it is large, or says what depends on where it stands."""
-        self._left = MOST_PARTS
-        number = self._number(place)
-        spend(100 * (MOST_PARTS - self._left))
-        self._known.setdefault(id(place.value), number)
-        return None if number == UNNUMBERED else number
-
-    def _number(self, place: Subschema) -> int:
-        """The number of a part of the subschema at hand; of none where that is found to be large."""
-        self._left -= 1
-        known = self._known.get(id(place.value))
-        if known is None and self._left >= 0:
-            said = self._said(place)
-            if self._left >= 0:
-                known = UNNUMBERED if said is None else self._numbers.setdefault(said, len(self._numbers))
-                self._known[id(place.value)] = known
-        return UNNUMBERED if known is None or self._left < 0 else known
-
-    def _said(self, place: Subschema) -> tuple[Any, ...] | None:
-        """The keywords of a subschema, each with what it says; None if some are not numbered."""
-        value, dialect = place.value, place.resource.dialect
-        said: list[Any] = [dialect]
-        for key in ("$ref",) if "$ref" in value and dialect.ref_alone else value:
-            rule = dialect.keywords.get(key)
-            if rule is None or key in HOLDING:
-                continue
-            content, found = value[key], None
-            if rule.kind == "plain":
-                found = content if type(content) is str else _plain(content)
-            elif rule.kind == "reference":
-                target = self._targets.get((id(place.resource), content))
-                found = id(target) if isinstance(target, Subschema) else target
-            elif key not in _WHERE_IT_STANDS:
-                found = self._inner(content, is_map=rule.kind in ("map", "dependencies"))
-            if found is None:
-                return None
-            said += key, found
-        return tuple(said)
-
-    def _inner(self, content: Any, *, is_map: bool) -> tuple[Any, ...] | None:
-        """The contents of the schemas in a keyword, behind their names; or lists of names in their place."""
-        schemas: Iterable[Any] = content.values() if is_map else content if is_array(content) else (content,)
-        found: list[Any] = [*content] if is_map else [is_array(content)]
-        for schema in schemas:
-            if is_object(schema):
-                said: Any = self._number(self._places[id(schema)])
-            else:
-                said = _plain(schema)
-            if said is None or said == UNNUMBERED:
-                return None
-            found.append(said)
-        return tuple(found)
 
 
 def _plain(content: Any) -> Any:
@@ -261,7 +160,6 @@ class Documents:
         self._references: list[tuple[Subschema, str]] = []
         self._targets: dict[tuple[int, str], Subschema | bool] = {}
         self.has_dynamic_scope = False
-        self._wordings = Wordings(self._places, self._targets)
 
     @property
     def places(self) -> list[Subschema]:
@@ -307,10 +205,13 @@ class Documents:
                 referring.append(place)
         if referring:
             loops = Loops(self._places, self.resolve)
-            if loops.find(referring) is not None:
+            place = loops.find(referring)
+            if place is not None and not self.has_dynamic_scope:
                 # What nothing refers to may go round.
-                reached = None if self.has_dynamic_scope else loops.reached(root)
-                loops.refuse([place for place in referring if reached is None or id(place) in reached])
+                reached = loops.reached(root)
+                place = loops.find([place for place in referring if place in reached])
+            if place is not None:
+                raise place.error(f"the reference {place.value['$ref']!r} leads back to itself without progress")
         return root
 
     def above(self, keywords: frozenset[str]) -> set[int]:
@@ -353,12 +254,47 @@ class Documents:
         """The place of a schema object that the scan has seen."""
         return self._places[id(value)]
 
-    def wording_of(self, place: Subschema) -> int | None:
-        """The number of what a subschema says, see `Wordings`; None where that depends on the dynamic scope."""
-        return None if self.has_dynamic_scope else self._wordings.of(place)
+    def wording_of(self, place: Subschema) -> tuple[Any, ...] | None:
+        """The words of a subschema, equal for those that say the same; None if they are many, or say it here alone."""
+        return None if self.has_dynamic_scope else self._wording(place, iter(range(MOST_PARTS)))
+
+    def _wording(self, place: Subschema, parts: Iterator[int]) -> tuple[Any, ...] | None:
+        """As `wording_of`; parts: one for each subschema that may be looked at."""
+        spend(100)
+        value, dialect = place.value, place.resource.dialect
+        if next(parts, None) is None:
+            return None
+        said: list[Any] = [dialect]
+        for key in ("$ref",) if "$ref" in value and dialect.ref_alone else value:
+            rule = dialect.keywords.get(key)
+            if rule is None or key in HOLDING:
+                continue
+            content, found = value[key], None
+            if rule.kind == "plain":
+                found = content if type(content) is str else _plain(content)
+            elif rule.kind == "reference":
+                target = self._targets.get((id(place.resource), content))
+                found = id(target) if isinstance(target, Subschema) else target
+            elif key not in _WHERE_IT_STANDS:
+                found = self._inner(content, rule.kind in ("map", "dependencies"), parts)
+            if found is None:
+                return None
+            said += key, found
+        return tuple(said)
+
+    def _inner(self, content: Any, is_map: bool, parts: Iterator[int]) -> tuple[Any, ...] | None:
+        """The words of the schemas in a keyword, behind their names; or lists of names in their place."""
+        schemas: Iterable[Any] = content.values() if is_map else content if is_array(content) else (content,)
+        found: list[Any] = [*content] if is_map else [is_array(content)]
+        for schema in schemas:
+            said = self._wording(self._places[id(schema)], parts) if is_object(schema) else _plain(schema)
+            if said is None:
+                return None
+            found.append(said)
+        return tuple(found)
 
     def _add(self, value: dict[str, Any], uri: str) -> Subschema:
-        dialect = self._dialect(value, DRAFT2020, SchemaError)
+        dialect = self._dialect(value)
         resource = Resource(urldefrag(uri)[0], dialect)
         root = Subschema(value, resource, None, ())
         self._roots[resource] = root
@@ -366,10 +302,10 @@ class Documents:
         self._scan(root)
         return root
 
-    def _dialect(self, value: dict[str, Any], default: Dialect, error: Callable[[str, str], SchemaError]) -> Dialect:
+    def _dialect(self, value: dict[str, Any]) -> Dialect:
         named = value.get("$schema")
         if named is None:
-            return default
+            return DRAFT2020
         known = _dialect_named(named)
         if known is not None:
             return known
@@ -377,7 +313,7 @@ class Documents:
         base = _dialect_named(metaschema.get("$schema")) if is_object(metaschema) else None
         if not is_object(metaschema) or base is None:
             known_uris = "draft-04, draft-06, draft-07, 2019-09 or 2020-12, or a metaschema in `resources`"
-            raise error(f"unknown $schema {brief(named)}; expected {known_uris}", "#/$schema")
+            raise SchemaError(f"unknown $schema {brief(named)}; expected {known_uris}", "#/$schema")
         vocabulary: Any = metaschema.get("$vocabulary")
         if is_object(vocabulary):
             uris: list[Any] = list(vocabulary)  # an object of Python's may have names of any kind

@@ -5,9 +5,8 @@ from trellm.guides.json_schema.algebra import numbers, objects, strings
 from trellm.guides.json_schema.algebra.cases import ANY_NUMBER, ANY_STRING, Number, Object, Rational, Rule, String
 from trellm.guides.json_schema.algebra.formula import EVERYTHING, NOTHING, Formula, Formulas
 from trellm.guides.json_schema.algebra.meeting import absorbed
-from trellm.guides.json_schema.automata import derivatives
 from trellm.guides.json_schema.automata.counting import Counting
-from trellm.guides.json_schema.automata.derivatives import Expression
+from trellm.guides.json_schema.automata.matching import matches
 from trellm.guides.json_schema.automata.spelling import Escapes, all_spelt, spelt
 from trellm.guides.json_schema.lower import rules
 from trellm.guides.json_schema.lower.form import Spelling
@@ -25,7 +24,7 @@ from trellm.guides.json_schema.lower.strings.lowering import CountedStrings, Str
 from trellm.guides.json_schema.read import patterns
 from trellm.guides.json_schema.read.formats import ENFORCED, EXAMPLES, PATTERNS, WIDER
 from trellm.guides.json_schema.read.patterns import parse
-from trellm.guides.json_schema.witness.strings import PatternLanguage, examples, few, pattern_language
+from trellm.guides.json_schema.witness.strings import PatternLanguage, examples
 
 __all__ = [
     "ANY_NUMBER",
@@ -40,7 +39,6 @@ __all__ = [
     "CountedStrings",
     "Counting",
     "Escapes",
-    "Expression",
     "Formula",
     "Formulas",
     "Number",
@@ -56,12 +54,11 @@ __all__ = [
     "all_spelt",
     "automaton",
     "counted",
-    "derivatives",
     "examples",
-    "few",
     "fewest_number_bytes",
     "forget_strings",
     "in_quotes",
+    "matches",
     "number_fragment",
     "number_rule",
     "number_text",
@@ -69,7 +66,6 @@ __all__ = [
     "numerals",
     "objects",
     "parse",
-    "pattern_language",
     "patterns",
     "plan",
     "spelt",

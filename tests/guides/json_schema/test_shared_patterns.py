@@ -1,10 +1,8 @@
-"""What a process keeps of patterns serves all schemas: no interrupt and no other thread leaves it half made."""
+"""What a process keeps of patterns serves all schemas: no interrupt leaves it half made."""
 
 from __future__ import annotations
 
 import itertools
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -13,10 +11,8 @@ from typing import Any
 import pytest
 
 from ...thresholds import thresholds
-from .support import Counting, Expression, Together, automaton, derivatives, parse
+from .support import Counting, Together, automaton, parse
 
-PATTERN = "^(?:[ab]{1,4}c|b(?:cd|dc){2,3}|[a-d]{2}x){1,3}$"
-TEXTS = ["".join(text) for length in range(5) for text in itertools.product("abcdx", repeat=length)]
 MANY = "^(?:" + "|".join(f"{first}[0-9a-f]{{{count}}}{first}" for count, first in enumerate("ghijklmn", 4)) + ")$"
 
 
@@ -34,41 +30,6 @@ def interrupting(function: Callable[..., Any], at: int) -> Callable[..., Any]:
         return function(*arguments)
 
     return called
-
-
-def answers(expression: Expression) -> list[bool]:
-    return [expression.matches(text) for text in TEXTS]
-
-
-@pytest.mark.parametrize("name", ["nullable", "size"])
-def test_an_interrupted_state_of_a_pattern_is_made_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = answers(Expression(parse(PATTERN)))
-    for at in range(2, 12):
-        expression = Expression(parse(PATTERN))
-        with monkeypatch.context() as patch:
-            patch.setattr(derivatives, name, interrupting(getattr(derivatives, name), at))
-            with suppress(Interrupt):
-                answers(expression)
-        assert answers(expression) == expected
-
-
-def test_threads_that_read_one_pattern_add_states_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = answers(Expression(parse(PATTERN)))
-    nullable, turns = derivatives.nullable, itertools.cycle((0.0, 0.002, 0.0005))
-    expression = Expression(parse(PATTERN))
-
-    def slow(node: Any) -> bool:
-        time.sleep(next(turns))
-        return nullable(node)
-
-    monkeypatch.setattr(derivatives, "nullable", slow)
-    told: list[list[bool]] = []
-    threads = [threading.Thread(target=lambda: told.append(answers(expression))) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert told == 4 * [expected]
 
 
 def everywhere(counted: Counting) -> Iterator[object]:

@@ -19,7 +19,7 @@ from ....automata.dfa import Numbers
 from ....limits import spend
 from ...algebra import numbers
 from ...algebra.cases import Number
-from .literals import Units, bounds_of, factors_of, greatest, in_units, member_within, places_of
+from .literals import Units, compared, factors, greatest, in_units, member_within, places_of
 
 START, WHOLE, POINT, FRACTION = range(4)
 POINT_BYTE, ZERO_BYTE = 0x2E, 0x30
@@ -65,9 +65,8 @@ class Decimals:
         self._places = max(places_of(case), LONGEST_FLOAT if plain else 0)
         self._unit = 10**self._places
         self._set = in_units(case, self._places)
-        # Open bounds are a unit from what is compared with: beside it there is nothing that a text tells apart.
-        self._bounds = sorted({(bound + 5) // 10 * 10 for bound in bounds_of(self._set) if bound >= 0})
-        self._factors = sorted(set(factors_of(self._set)) - {1})
+        self._bounds = sorted({0, *(int(value * self._unit) for value in compared(case) if value > 0)})
+        self._factors = sorted(factors(case, self._places) - {1})
         self._whole = [(bound // self._unit, len(str(bound // self._unit))) for bound in self._bounds]
         self._most_whole = 1 + max((count for _, count in self._whole), default=0)
         self._counted = max(self._most_whole, MOST_WHOLE + 1 if plain else 0)
@@ -85,7 +84,6 @@ class Decimals:
         self._remainders: dict[int, int] = {}
         self._classes: Numbers[tuple[int, ...]] = Numbers()
         self._far: dict[int, int] = {}
-        self._alive: dict[int, bool] = {}
         self._needed: dict[int, int] = {}
         self.start = self._numbered((), Beginning(START, 0, 0, 0, 0))
 
@@ -95,13 +93,13 @@ class Decimals:
         found: dict[int, int] = {}
         if begun.phase == WHOLE and self._case.notation != "integer":
             after = self._behind(Beginning(POINT, begun.digits, begun.whole, 0, self._most_places(begun.whole)))
-            if self.is_alive(after):
+            if self.needed(after) < NEVER:
                 found[POINT_BYTE] = after
         if begun.phase == WHOLE and begun.digits >= self._beyond and not self._plain:
             return found | self._beyond_bounds(begun.digits)
         for first, end in pairwise(self._alike(begun)):
             after = self._after(begun, first)
-            if after != DEAD and self.is_alive(after):
+            if after != DEAD and self.needed(after) < NEVER:
                 found.update(dict.fromkeys(range(ZERO_BYTE + first, ZERO_BYTE + end), after))
         return found
 
@@ -114,7 +112,7 @@ class Decimals:
             after = self._far.get(key)
             if after is None:
                 after = self._far[key] = self._before(self._beyond + key, self._most_whole + 1)
-            if self.is_alive(after):
+            if self.needed(after) < NEVER:
                 found[ZERO_BYTE + digit] = after
         return found
 
@@ -214,32 +212,6 @@ class Decimals:
             known = self._remainders[value] = self._classes[tuple(future)]
         return known
 
-    def is_alive(self, state: int) -> bool:
-        """Tell whether any text goes on from a state to a member."""
-        known = self._alive.get(state)
-        if known is None:
-            known = self._alive[state] = self._goes_on(state)
-        return known
-
-    def _goes_on(self, state: int) -> bool:
-        phase, digits, whole, places, most = begun = self._beginnings[state]
-        if phase == START:
-            return bool(self.moves(state))
-        if phase != WHOLE:
-            return self.is_accepting(state) or any(map(self._has_any, self._grids(digits, whole, places, most)))
-        if digits and self._is_endless and not self._plain:
-            return True
-        # Most is left to come where many digits are.
-        return any(self._has_after(begun, more) for more in reversed(range(self._most_more(begun))))
-
-    def _has_after(self, begun: Beginning, more: int) -> bool:
-        """Tell whether a member has so many digits more before the point."""
-        power = 10**more
-        first, last = begun.digits * power * self._unit, (begun.digits + 1) * power * self._unit - 1
-        if not self._plain and member_within(self._set, first, last, self._unit, real=False) is not None:
-            return True
-        return self._case.notation != "integer" and any(map(self._has_any, self._wholes(begun, more)))
-
     def _wholes(self, begun: Beginning, more: int) -> list[Grid]:
         """The numbers that have so many digits more before the point, and some behind it."""
         power, whole = 10**more, begun.whole + more
@@ -268,10 +240,6 @@ class Decimals:
             grids.append(Grid(power, 10 * power - 1, zeros + SIGNIFICANT))
         return grids
 
-    def _has_any(self, grid: Grid) -> bool:
-        step = 10 ** (self._places - grid.places)
-        return member_within(self._set, grid.first, grid.last, step, real=True) is not None
-
     def _most_more(self, begun: Beginning) -> int:
         """One more than how many whole digits may follow some, as far as it makes a difference."""
         if not begun.digits:
@@ -280,12 +248,6 @@ class Decimals:
         if self._greatest is None:
             return most
         return next((more for more in range(most) if begun.digits * 10**more * self._unit > self._greatest), most)
-
-    @cached_property
-    def _is_endless(self) -> bool:
-        """Tell whether it is known that any digits can be continued to a member."""
-        endless = (one for one in self._parts if one.high is None and one.values is None)
-        return any(all(one.step % factor for factor in one.refused) for one in endless)
 
     def is_accepting(self, state: int) -> bool:
         """Tell whether a text may end in a state."""
@@ -313,7 +275,7 @@ class Decimals:
             if begun.phase == START:
                 known = min(1 + min(map(self.needed, self.moves(state).values()), default=NEVER), NEVER)
             else:
-                known = min(self._fewest(one, begun) for one in self._parts)
+                known = min((self._fewest(one, begun) for one in self._parts), default=NEVER)
                 if known == NEVER and self._set.groups:
                     known = self._fewest(self._set, begun)
             self._needed[state] = known

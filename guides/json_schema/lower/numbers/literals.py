@@ -39,7 +39,9 @@ def places_of(case: Number) -> int:
 
     The digit more tells a number from those beside it, where nothing but bounds matters.
     """
-    return 1 + max((places for one in parts(case) for places in _places(one)), default=0)
+    steps = (step for one in parts(case) for step in (one.multiple_of, *one.not_multiple_of) if step is not None)
+    places = (*(decimal_places(value) or 0 for value in compared(case)), *(decimal_step(step)[1] for step in steps))
+    return 1 + max(places, default=0)
 
 
 def parts(case: Number) -> Iterator[Number]:
@@ -50,10 +52,11 @@ def parts(case: Number) -> Iterator[Number]:
             yield from parts(one)
 
 
-def _places(case: Number) -> Iterator[int]:
-    values = (case.minimum, case.maximum, *case.excluded, *(case.values or ()))
-    yield from (decimal_places(value) or 0 for value in values if value is not None)
-    yield from (decimal_step(step)[1] for step in (case.multiple_of, *case.not_multiple_of) if step is not None)
+def compared(case: Number) -> Iterator[Rational]:
+    """The decimal numbers that members of a set are compared with."""
+    for one in parts(case):
+        values: Iterable[Rational | None] = (one.minimum, one.maximum, *one.excluded, *(one.values or ()))
+        yield from (value for value in values if value is not None and decimal_places(value) is not None)
 
 
 def in_units(case: Number, places: int) -> Units:
@@ -83,25 +86,10 @@ def _whole(values: Iterable[Rational], factor: int) -> Iterator[int]:
     return (int(value * factor) for value in values if decimal_places(value) is not None)
 
 
-def bounds_of(one: Units) -> Iterator[int]:
-    """All numbers that members are compared with."""
-    yield one.low
-    if one.high is not None:
-        yield one.high
-    yield from one.excluded
-    yield from one.values or ()
-    for group in one.groups:
-        for other in group:
-            yield from bounds_of(other)
-
-
-def factors_of(one: Units) -> Iterator[int]:
-    """All numbers of which members are multiples, or must not be."""
-    yield one.step
-    yield from one.refused
-    for group in one.groups:
-        for other in group:
-            yield from factors_of(other)
+def factors(case: Number, places: int) -> set[int]:
+    """All numbers of which members are multiples, or must not be, in units of 10^-places."""
+    found = (in_units(one, places) for one in parts(case))
+    return {factor for one in found for factor in (one.step, *one.refused)}
 
 
 def greatest(one: Units) -> int | None:

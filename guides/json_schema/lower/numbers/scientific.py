@@ -13,7 +13,7 @@ the first digit, with bits for the next one, and for the next two.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import count, pairwise
@@ -26,7 +26,7 @@ from ....kept import kept
 from ....limits import spend
 from ...algebra.cases import Number, Rational
 from ...algebra.numbers import contains
-from .literals import decimal_places, decimal_step, parts
+from .literals import compared, decimal_places, decimal_step, parts
 
 LEAST_EXPONENT, GREATEST_EXPONENT = -324, 308
 """Those of finite floats."""
@@ -162,7 +162,7 @@ class Scientific:
         most = fraction_places(case)
         self._most_places = MOST_PLACES if plain and most is None else most
         self._remainders = 1 if most is None else lcm(*remainders(case))
-        self._marks = sorted({GREATEST_DIGITS, *(digits_of(value)[0] for value in compared(case))})
+        self._marks = sorted({GREATEST_DIGITS, *(digits_of(value)[0] for value in compared(case) if value > 0)})
         self._longest = max(map(len, self._marks))
         self._has_zero = not plain and contains(case, 0, "real")
         self._numbers: Numbers[tuple[object, ...]] = Numbers()
@@ -370,13 +370,6 @@ def digits_of(value: Rational) -> tuple[str, int]:
     assert places is not None, "bounds are decimal numbers"
     text = str(int(value * 10**places))
     return text.rstrip("0"), len(text) - places - 1
-
-
-def compared(case: Number) -> Iterator[Rational]:
-    """The positive numbers that members of a set are compared with."""
-    for one in parts(case):
-        values: Iterable[Rational | None] = (one.minimum, one.maximum, *one.excluded, *(one.values or ()))
-        yield from (value for value in values if value is not None and value > 0 and decimal_places(value) is not None)
 
 
 def exponents_of(case: Number, text: str) -> int:

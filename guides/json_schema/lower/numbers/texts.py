@@ -477,16 +477,10 @@ def _steps_within(case: Number) -> tuple[int, int]:
 
 def _members(case: Number) -> frozenset[Rational]:
     """The members among the steps within the bounds."""
-    step, low, high = case.multiple_of, case.minimum, case.maximum
+    step = case.multiple_of
     assert step is not None
     first, last = _steps_within(case)
-    members: set[Rational] = set()
-    for index in range(first, last + 1):
-        value = index * step
-        outside = (case.exclusive_minimum and value == low) or (case.exclusive_maximum and value == high)
-        if not outside and value not in case.excluded and all(value % other for other in case.not_multiple_of):
-            members.add(value)
-    return frozenset(members)
+    return frozenset(value for value in (index * step for index in range(first, last + 1)) if contains(case, value))
 
 
 def _whole_digits(case: Number, most: int) -> Iterator[Node | OnDemand]:

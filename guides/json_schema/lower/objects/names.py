@@ -13,14 +13,13 @@ names promises the bytes of longer ones, since the shortest may be there already
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
 from .....errors import SchemaError
 from .....kernels.answers import NEVER
 from ....automata.charsets import ALL
-from ....limits import spend
 from ....syntax import Chars, Node, Repeat
 from ...algebra.cases import Object, Rule, String
 from ...algebra.formula import EVERYTHING, NOTHING, Formula
@@ -30,9 +29,8 @@ from ...automata.conjunction import Conjunction, any_of, conditions_of
 from ...automata.demand import Met
 from ...automata.spelling import spelt
 from ...compiled import CompiledSchema
-from ...witness.strings import few
 from ..rules import RuleLowering
-from ..strings.places import ConjunctionPlaces
+from ..strings.places import AutomatonPlaces
 
 MANY_RULES = 6
 """From how many rules on names their regions are not listed."""
@@ -92,7 +90,7 @@ class NameChoice:
         after: the bytes from there to the node `end`
         """
         names, owner = self.names, self._owner
-        places = ConjunctionPlaces(
+        places = AutomatonPlaces(
             owner.lowering, owner.form.escapes, names, lambda state: tail(self.formula(names.met(state))), end, after
         )
         return places.entry()
@@ -116,7 +114,6 @@ FEW_NAMES = 16
 SPARE, SPARE_FOR_SOME = 4, 8
 """How many bytes longer than a shortest name one is that must be there, at least: out of a few, and out of many."""
 MOST_BYTES = 1000
-_LETTERS = "aebcdfghijklmnopqrstuvwxyz0123456789-_"
 
 
 class FreeNames:
@@ -147,11 +144,8 @@ class FreeNames:
     def _few(self, names: String) -> list[str] | None:
         if not self.may_matter or is_endless(names):
             return None
-        most = self._enough
-        if names.quote is None:
-            return few(names, most)
-        found = self._schema.language.examples(names, most + 1)
-        return found if len(found) <= most else None
+        found = self._schema.language.examples(names, self._enough + 1)
+        return found if len(found) <= self._enough else None
 
     @property
     def _enough(self) -> int:
@@ -176,7 +170,7 @@ class FreeNames:
         more = [SPARE_FOR_SOME if self._case.some else SPARE] if open_sets else [0]
         for names in open_sets:
             if not is_endless(names):
-                longest = max(len(spelt(name)) for name in _different(self._schema, names, self._enough))
+                longest = max(len(spelt(name)) for name in self._schema.language.examples(names, self._enough))
                 if longest > MOST_BYTES:
                     raise SchemaError("names that must be there, and differ, take more than a thousand bytes", pointer)
                 more.append(longest - shortest(names))
@@ -206,31 +200,6 @@ def is_counted(case: Object) -> bool:
 def is_endless(names: String) -> bool:
     """Tell whether a set plainly has more short names than anybody writes."""
     return is_plain(names) and names.max_length is None
-
-
-def _different(schema: CompiledSchema, names: String, count: int) -> list[str]:
-    """Up to `count` different names of a set, few of them long; fewer only if there are no more."""
-    first = schema.language.examples(names, 1)
-    found = dict.fromkeys(first)
-    for text in _like(first[0]):
-        if len(found) == count:
-            break
-        spend(500)
-        if text not in found and schema.language.contains(names, text):
-            found[text] = None
-    return list(found) if len(found) == count else schema.language.examples(names, count)
-
-
-def _like(text: str) -> Iterator[str]:
-    """Texts that have another character, or one or two more."""
-    places = sorted({0, len(text) // 2, len(text)}, reverse=True)
-    for letter in _LETTERS:
-        for at in places:
-            yield f"{text[:at]}{letter}{text[at:]}"
-            if at < len(text):
-                yield f"{text[:at]}{letter}{text[at + 1 :]}"
-    for first in _LETTERS[:10]:
-        yield from (f"{text}{first}{second}" for second in _LETTERS[:10])
 
 
 MAX_NAMES = 100_000

@@ -33,11 +33,13 @@ from ...algebra.cases import String
 from ...algebra.strings import is_plain
 from ...automata.conjunction import Conjunction, conjunction, listed
 from ...automata.counting import Counting, Stretched
-from ...automata.derivatives import narrow, size
+from ...automata.matching import narrow, size
 from ...automata.spelling import PLAIN, Escapes, all_spelt, fewest_bytes, has_table, spell, spell_chars, spelt
+from ...automata.text_tree import TextTree
+from ...read.dialects import is_writable
 from ...read.formats import PATTERNS
 from ...read.patterns import parse
-from .places import CharacterEdges, ConjunctionPlaces, TextPlaces, all_but
+from .places import AutomatonPlaces, CharacterEdges, all_but
 
 WORTHWHILE = 2
 """How many lengths a stretch has at least that is counted."""
@@ -332,13 +334,13 @@ class StringLowering:
             end = self._graph.literal(b'"', target)
             return self._graph.literal(b'"', self._graph.instantiate(fragment_of_quote(case.quote, True), end))
         if _only_excludes(case):
-            return self._all_but(_writable(case.excluded), target)
+            return all_but(self._lowering, self._escapes, _writable(case.excluded), target)
         found = plan(case, self._escapes)
         if found is None:
             strings = self._conjunction(case)
             if strings.needed(strings.start) >= NEVER:
                 return None
-            return ConjunctionPlaces(self._lowering, self._escapes, strings, lambda _: target, target).entry()
+            return AutomatonPlaces(self._lowering, self._escapes, strings, lambda _: target, target).entry()
         if not isinstance(found, Counting):
             return self._lowering.lower(in_quotes(found), target)
         if found.is_empty:
@@ -378,14 +380,8 @@ class StringLowering:
             # Sorting texts is quicker than sorting bytes, and leaves little to sort.
             return self._graph.instantiate(text_tree(sorted(all_spelt(sorted(listed)))), target)
         if len(listed) > MANY_TEXTS:
-            return TextPlaces(self._lowering, "any", listed, target).entry()
+            return AutomatonPlaces(self._lowering, "any", TextTree(listed), lambda _: target, target).entry()
         return self._lowering.lower(Alternation(tuple(self.literal(text) for text in listed)), target)
-
-    def _all_but(self, texts: list[str], target: int) -> int:
-        """The entry of all strings that are not among the texts."""
-        if self._escapes == "any":
-            return TextPlaces(self._lowering, "any", texts, target, all_but=True).entry()
-        return all_but(self._graph, texts, target)
 
     def literal(self, text: str) -> Node:
         """One string with its quotes."""
@@ -408,7 +404,7 @@ def _writable(texts: Iterable[str]) -> list[str]:
     listed = list(texts)
     if "".join(listed).isascii():
         return listed
-    return [text for text in listed if text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)]
+    return [text for text in listed if is_writable(text)]
 
 
 def plan(case: String, escapes: Escapes) -> Node | Counting | None:

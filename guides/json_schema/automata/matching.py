@@ -1,0 +1,203 @@
+"""Syntax trees without an automaton: whether a text matches one, and which of its texts have so many characters.
+
+A count is a number in the syntax here: so this goes where automata of positions, as in `guides/automata`, which write
+all turns of a repeat out, take too much before the first step.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence as ListOf
+from itertools import count
+
+from ...automata.charsets import LAST
+from ...limits import spend
+from ...regex.tree import ENDLESS, Known, lengths
+from ...syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence, Table
+from .spelling import has_table
+
+
+def matches(node: Node, text: str) -> bool:
+    """Tell whether a whole text is in the language of a node.
+
+    Source: R. Cameron et al., "Bitwise Data Parallelism in Regular Expression Matching" (2014): each part is read from
+    all places at once that the parts before it lead to.
+    """
+    return bool(_Places(text).behind(node, 1) >> len(text) & 1)
+
+
+class _Places:
+    """The places of a text as bits, from 0 before its first character on."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._known: dict[Ranges | bytes, int] = {}
+
+    def behind(self, node: Node, places: int) -> int:
+        """The places behind what a node matches from any of the given ones."""
+        spend(20)
+        match node:
+            case Chars(ranges):
+                return (places & self._of(ranges)) << 1
+            case Literal(data):
+                return (places & self._of_word(data)) << len(data.decode())
+            case Sequence(items):
+                for item in items:
+                    places = self.behind(item, places) if places else 0
+                return places
+            case Alternation(items):
+                found = 0
+                for item in items:
+                    found |= self.behind(item, places)
+                return found
+            case Repeat(item, least, most):
+                return self._repeated(item, least, most, places)
+            case Table():
+                return self._read(node, places)
+            case _:
+                raise TypeError(f"{type(node).__name__} does not occur in a pattern")
+
+    def _repeated(self, item: Node, least: int, most: int | None, places: int) -> int:
+        for _ in range(least):
+            before, places = places, self.behind(item, places)
+            if places in (0, before):
+                break
+        if most is None and isinstance(item, Chars):
+            chars = self._of(item.ranges)
+            return (((places & chars) + chars) ^ chars) | places  # carries run to the ends of stretches of characters
+        found = fresh = places
+        for _ in count() if most is None else range(most - least):
+            fresh = self.behind(item, fresh) & ~found
+            if not fresh:
+                break
+            found |= fresh
+        return found
+
+    def _of(self, ranges: Ranges) -> int:
+        """The places before a character of a set."""
+        known = self._known.get(ranges)
+        if known is None:
+            spend(20 * len(self._text))
+            found = (bisect_right(ranges, (ord(char), LAST + 1)) for char in self._text)
+            within = (at > 0 and ord(char) <= ranges[at - 1][1] for at, char in zip(found, self._text, strict=True))
+            known = self._known[ranges] = sum(1 << place for place, is_in in enumerate(within) if is_in)
+        return known
+
+    def _of_word(self, data: bytes) -> int:
+        """The places before a word."""
+        known = self._known.get(data)
+        if known is None:
+            known, word = 0, data.decode()
+            at = self._text.find(word)
+            while at >= 0:
+                spend(10)
+                known |= 1 << at
+                at = self._text.find(word, at + 1)
+            self._known[data] = known
+        return known
+
+    def _read(self, table: Table, places: int) -> int:
+        """As `behind`, of a table."""
+        found, states = 0, set[int]()
+        for place in range(len(self._text) + 1):
+            if places >> place & 1:
+                states.add(table.start)
+            if any(table.accepting.item(state) for state in states):
+                found |= 1 << place
+            spend(20 + 50 * len(states))
+            for byte in self._text[place : place + 1].encode("utf-8", "surrogatepass"):
+                states = {after for state in states if (after := table.transitions.item(state, byte)) >= 0}
+        return found
+
+
+MAX_BRANCHES = 16
+MAX_VARYING = 3
+
+
+def narrow(node: Node, least: int, most: int) -> Node | None:
+    """The texts of `node` with `least` to `most` characters; None if plain syntax does not say so briefly.
+
+    That works where at most one part of a sequence varies in length, and that by turns of fixed length.
+    """
+    return None if has_table(node) else _narrow(node, least, most, {})
+
+
+def _narrow(node: Node, least: int, most: int, known: Known) -> Node | None:
+    """As `narrow`, of a node without tables; known: the lengths of nodes that were looked at before."""
+    low, high = lengths(node, known)
+    if least <= low and high <= most:
+        return node
+    if high < least or most < low:
+        return NOTHING
+    match node:
+        case Alternation(items):
+            return _any_of([_narrow(item, least, most, known) for item in items])
+        case Sequence(items):
+            return _narrow_sequence(items, least, most, known)
+        case Repeat(item, 0, 1):
+            return _any_of([EMPTY if least <= 0 else NOTHING, _narrow(item, least, most, known)])
+        case Repeat(item, fewest, greatest):
+            size, longest = lengths(item, known)
+            if size == 0 or size != longest:
+                return None
+            fewest = max(fewest, -(-least // size))
+            turns = most // size
+            greatest = turns if greatest is None else min(greatest, turns)
+            if most >= ENDLESS:
+                greatest = node.max
+            return NOTHING if greatest is not None and fewest > greatest else Repeat(item, fewest, greatest)
+        case _:
+            return None
+
+
+def _narrow_sequence(items: tuple[Node, ...], least: int, most: int, known: Known) -> Node | None:
+    spans = [lengths(item, known) for item in items]
+    varying = [index for index, (low, high) in enumerate(spans) if low != high]
+    if len(varying) == 1:
+        at = varying[0]
+        fixed = sum(low for index, (low, _) in enumerate(spans) if index != at)
+        part = _narrow(items[at], least - fixed, most if most >= ENDLESS else most - fixed, known)
+        if part is None or part == NOTHING:
+            return part
+        return Sequence((*items[:at], part, *items[at + 1 :]))
+    for at in varying if len(varying) <= MAX_VARYING else ():
+        branches = _branches(items[at])
+        if branches is not None:
+            whole = [Sequence((*items[:at], one, *items[at + 1 :])) for one in branches]
+            choices = [_narrow(each, least, most, known) for each in whole]
+            return _any_of(choices)
+    return None
+
+
+def _branches(item: Node) -> ListOf[Node] | None:
+    """A part that varies in length, as a few alternatives."""
+    match item:
+        case Alternation(items) if len(items) <= MAX_BRANCHES:
+            return items
+        case Repeat(inner, 0, 1):
+            return (EMPTY, inner)
+        case _:
+            return None
+
+
+def _any_of(items: ListOf[Node | None]) -> Node | None:
+    kept: list[Node] = []
+    for item in items:
+        if item is None:
+            return None
+        if item != NOTHING:
+            kept.append(item)
+    if sum(size(item) for item in kept) > 8 * MAX_BRANCHES:
+        return None
+    return kept[0] if len(kept) == 1 else Alternation(tuple(kept))
+
+
+def size(node: Node) -> int:
+    """The number of nodes in a node."""
+    match node:
+        case Sequence(items) | Alternation(items):
+            return 1 + sum(size(item) for item in items)
+        case Repeat(item, _, _):
+            return 1 + size(item)
+        case _:
+            return 1
