@@ -616,7 +616,7 @@ def test_masks_of_objects_that_differ_from_all_before_take_no_search() -> None:
 
 
 MEMBERS = {"id": {"type": "string"}, "n": {"type": "integer"}, "of": {"type": "object"}, "as": STRINGS}
-DIFFERENT = [
+DIFFERENT: list[Any] = [
     {"id": "a", "n": 1},
     {"id": "b", "n": 1, "of": {"x": 1, "y": [1, 1]}, "as": ["a", "b"]},
     {"id": "c", "of": {}, "more": [{"id": 1}]},
