@@ -5,7 +5,6 @@ search is needed for a way on.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +28,6 @@ from .frames import (
     OpenContainer,
     Text,
     joined,
-    more_of,
 )
 from .trail import SPACE, Beginnings, JSONTrails
 from .values import ARRAY, OBJECT, Kind, word_of
@@ -40,7 +38,6 @@ MANY = 1 << 40
 """More values than anybody writes."""
 MAX_KNOWN = 1 << 16
 MAX_ROBUST = 400
-MOST_LISTED = 4096
 MAX_LOOKED = 40
 """Among how many states it is looked for how a word may end, and over how many bytes choices are counted."""
 MAX_READS = 2000
@@ -78,7 +75,6 @@ class CardinalityBounds:
         self._robust: dict[int, bool] = {}
         self._nexts: dict[int, NextBytes] = {}
         self._ways_on: dict[int, tuple[bool, list[tuple[bytes, int]]]] = {}
-        self._far_from_ends: dict[int, bool] = {}
         self._suffixes: dict[int, bytes | None] = {}
         self._names: dict[tuple[int, bytes | None], bytes | None] = {}
         self._roomy: dict[_Place, frozenset[bytes] | None] = {}
@@ -132,35 +128,6 @@ class CardinalityBounds:
                     queue.append((target, found + bytes((byte,))))
         return None
 
-    def comes_to_others(self, state: int, trail: JSONTrail) -> bool | None:
-        """Tell whether the string in progress may come to one not to be avoided; None if that is not known soon.
-
-        Looks at one string after the other, which are not many more than those to be avoided.
-        """
-        # As a part of a container that is another one for what comes later, or where an item may be equal after all, it
-        # may come to those, too.
-        is_told = not (trail.frame.rivals or self._items.beside_free)
-        if trail.mode not in (TEXT, NAME_TEXT) or not self._trails.canonical or state in self._far_from_ends:
-            return None
-        has_ended = False
-        targets = trail.frame.targets
-        todo: list[Iterator[tuple[int, Text]]] = [iter([(state, self._trails.piece(trail))])]
-        for _ in range(MOST_LISTED):
-            while (step := next(todo[-1], None)) is None and len(todo) > 1:
-                todo.pop()
-            if step is None:
-                return False if is_told else None
-            spend(200)
-            place, text = step
-            ends, onward = self._onward(place)
-            if ends and joined(text) not in targets:
-                return True
-            has_ended = has_ended or ends
-            todo.append(_longer(text, onward))
-        if not has_ended:  # whatever is to be avoided
-            note(self._far_from_ends, [state], True)
-        return None
-
     def _onward(self, state: int) -> tuple[bool, list[tuple[bytes, int]]]:
         """Tell whether a string may end in a state of the chart; and what may come instead, with the next states.
 
@@ -195,7 +162,8 @@ class CardinalityBounds:
 
     def is_varied(self, state: int, trail: JSONTrail) -> bool:
         """Tell whether the piece in progress may come to more values than there are to be avoided."""
-        return self._values_from(state, trail) > trail.frame.targets.count
+        found = self._values_from(state, trail)
+        return found >= MANY or (found > 0 and found > trail.frame.targets.count)
 
     def _values_from(self, state: int, trail: JSONTrail) -> int:
         """The number of values that the piece in progress may come to, at least."""
@@ -389,9 +357,3 @@ def note(known: dict[Any, Any], keys: list[Any], value: Any, most: int = MAX_KNO
         known.clear()
     for key in keys:
         known[key] = value
-
-
-def _longer(text: Text, onward: list[tuple[bytes, int]]) -> Iterator[tuple[int, Text]]:
-    """The states after one more way on, each with the text up to it."""
-    for way, target in onward:
-        yield target, more_of(text, way)

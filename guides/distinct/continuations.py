@@ -101,25 +101,22 @@ class Continuations:
 
     def is_alive(self, state: int, trail: JSONTrail) -> bool:
         """Tell whether the text can be completed."""
-        told = self._told(state, trail)
-        if told is not None:
-            return told
+        if self._is_told(state, trail):
+            return True
         key = self._key(state, trail)
         known = self._alive.get(key)
         if known is None:
             known = self._search(state, trail)
         return known
 
-    def _told(self, state: int, trail: JSONTrail) -> bool | None:
-        """Tell whether the text can be completed, where it takes no search to tell; None elsewhere."""
-        if (
+    def _is_told(self, state: int, trail: JSONTrail) -> bool:
+        """Tell whether the text can be completed so that it takes no search to tell."""
+        return (
             self.is_settled(trail)
             or self.bounds.is_varied(state, trail)
             or self.bounds.ends_well(state, trail)
             or self.bounds.has_room(state, trail)
-        ):
-            return True
-        return self.bounds.comes_to_others(state, trail)
+        )
 
     def cost(self, state: int, trail: JSONTrail) -> int:
         """The bytes that complete the text."""
@@ -175,9 +172,8 @@ class Continuations:
             at = at.parent
         for each in reversed(todo):
             around = 0 if each.parent is None else each.parent.serial
-            sources = tuple((group.serial, first) for group, first in each.rivals.sources)
-            rivals = (sources, each.rivals.few) if each.rivals else None
-            spend(50)
+            rivals = each.rivals
+            spend(50 + len(rivals))
             written = -1 if each.written is None else each.written.serial
             key = (around, each.kind, each.is_open, written, rivals, each.length if rivals else 0, each.name)
             known = self._serials.get(key)
@@ -219,13 +215,9 @@ class Continuations:
                 found, target = self.bounds.read(place, at, byte, target)
                 if target == DEAD:
                     continue
-                told = found is None or self._told(target, found)
-                if told:
+                if found is None or self._is_told(target, found):
                     note(self._alive, _keys(way), True)
                     return True
-                if told is False:
-                    continue
-                assert found is not None
                 spend(100)
                 is_space = is_outside and byte in SPACE
                 heapq.heappush(queue, (_stakes(found), next(numbers), target, found, way, is_space))
@@ -255,8 +247,6 @@ class Continuations:
             for byte, after, left in zip(data, states, self._all_needed(states), strict=True):
                 found, target = self.bounds.read(place, at, byte, after)
                 if target == DEAD or left >= NEVER:
-                    continue
-                if found is not None and self.bounds.comes_to_others(target, found) is False:
                     continue
                 left = left if target == after else self.needed(target)
                 spend(100)

@@ -17,20 +17,17 @@ from ..given import MOST_LEFT, left_of, state_of
 from ..lift.table_guide import MAX_STEPS
 from ..limits import spend
 from ..protocol import Mask, tokens_of
-from .cardinality import note
 from .continuations import At
-from .effects import Unsafe
-from .frames import NAME_ESCAPE, PARTIAL, STRINGS, TEXT_ESCAPE, WORD, JSONTrail, joined
+from .effects import EARLY, NAMING, SETTLED, Unsafe
+from .frames import NAME_ESCAPE, PARTIAL, STRINGS, TEXT, TEXT_ESCAPE, WORD, JSONTrail, joined
 from .remembering_guide import FIRST_NUMBER, RememberingGuide
-from .settled import BEHIND, NEXT, NO_SIGNATURE, Spot
-from .summaries import STRING, FewTokens
+from .settled import NO_SIGNATURE, Spot
+from .summaries import FewTokens
 from .trail import SPACE
 from .values import OBJECT, word_of
 
 Copying = Callable[[], Mask]
 """Makes a copy of the chart's mask, which is mostly not needed."""
-FEW = 4000
-"""Up to how many tokens are looked up in a mask one by one."""
 
 
 class Refused(NamedTuple):
@@ -55,8 +52,6 @@ class DistinctGuide(RememberingGuide):
         # Masks that lack tokens are kept among the chart's, by numbers that are no signatures
         self._lacking: dict[tuple[int, Refused], int] = {}
         self._lacks: dict[int, Refused] = {}
-        # Those of places where nothing else matters, by the strings in progress
-        self._begun_keys: dict[tuple[int, bytes], int] = {}
         self._within: Spot | None = None
         self._own_keys = count(NO_SIGNATURE - 1, -1)
 
@@ -74,42 +69,60 @@ class DistinctGuide(RememberingGuide):
         with self._lock:
             spot = self._spot(state)
             assert spot is not None
-            row = self._chart_row(spot)
-            if self._is_told(state, spot, row):
-                signature = self._cache.signatures[spot.state]
-                if spot.is_plain:
-                    spot.signature = signature
-                return self._cache.note_row(state, signature, row)
-            trail = self._trail(state)
-            begin = joined(trail.text) if self._settled.is_begun(spot, trail) else None
-            key = None if begin is None else self._begun_keys.get((spot.state, begin))
-            if key is None:
-                key = self._lacking_key(spot, trail)
-            if begin is not None:
-                note(self._begun_keys, [(spot.state, begin)], key)
-            if key == NO_SIGNATURE:
-                row = self._chart_row(spot)
-                return self._cache.note_row(state, self._cache.signatures[spot.state], row)
-            with self._tables.lock:
-                row = self._masks.find(self._cache.rows, key)
-                if row is None:
-                    allowed = self._masks.rows[self._chart_row(spot)].copy()
-                    row = self._masks.store(self._cache.rows, key, self._without(allowed, self._lacks[key]))
-            return self._cache.note_row(state, key, row)
+            self._within = spot
+            try:
+                return self._cache.note_row(state, *self._found(state, spot))
+            finally:
+                self._within = None
 
-    def _chart_row(self, spot: Spot) -> int:
-        """The row of the chart's mask in a spot."""
-        self._within = spot
-        try:
-            return super().row(spot.state)
-        finally:
-            self._within = None
+    def _found(self, state: int, spot: Spot) -> tuple[int, int]:
+        """The key of the mask of a state in a spot, and its row."""
+        key = NO_SIGNATURE
+        if spot.unsafe is None:
+            super().row(spot.state)  # made sooner here than within a call that counts
+        if not spot.is_plain:
+            with self._meter:
+                spot, key = self._looked(state, spot)
+        if key == NO_SIGNATURE:
+            row = super().row(spot.state)
+            signature = self._cache.signatures[spot.state]
+            if spot.is_plain:
+                spot.signature = signature
+            return signature, row
+        with self._tables.lock:
+            row = self._masks.find(self._cache.rows, key)
+        if row is None:
+            with self._meter:
+                lacking = self._without(self._allowed(spot), self._lacks[key])
+            with self._tables.lock:
+                row = self._masks.store(self._cache.rows, key, lacking)
+        return key, row
+
+    def _looked(self, state: int, spot: Spot) -> tuple[Spot, int]:
+        """The spot of a state, which may be settled by now, and the key of the mask; NO_SIGNATURE for the chart's."""
+        if spot.unsafe is None:
+            self._settled.look(spot, partial(self._allowed, spot), partial(self._trail, state))
+        if spot.is_plain:
+            return spot, NO_SIGNATURE
+        trail = self._trail(state)
+        if spot.told in (EARLY, NAMING) and (settled := self._settled.spot(spot.state, trail)) is not spot:
+            self._places[state - FIRST_NUMBER] = settled, trail
+            return self._looked(state, settled)
+        return spot, self._lacking_key(spot, trail)
+
+    def _allowed(self, spot: Spot) -> Mask:
+        """A copy of the chart's mask in a spot."""
+        while True:
+            before = self._masks.evictions
+            row = self._cache.rows.get(self._cache.signatures.get(spot.state, NO_SIGNATURE))
+            mask = self._masks.rows[self._compute(spot.state) if row is None else row].copy()
+            if self._masks.evictions == before:
+                return mask
 
     def _lacking_key(self, spot: Spot, trail: JSONTrail) -> int:
         """The key of the mask in a spot, after a trail; NO_SIGNATURE for the chart's."""
-        with self._meter:
-            refused = self._refused(spot.state, trail, partial(self._copied, spot.state))
-        if not (refused.endings or refused.tokens):
+        refused = self._refused(spot, trail, partial(self._allowed, spot))
+        if refused is None:
             return NO_SIGNATURE
         # Many states of equal ones in the chart lack the same tokens.
         key = self._lacking.get((spot.state, refused))
@@ -123,40 +136,6 @@ class DistinctGuide(RememberingGuide):
     def _forget_lacks(self) -> None:
         self._lacking.clear()
         self._lacks.clear()
-        self._begun_keys.clear()
-
-    def _is_told(self, state: int, spot: Spot, row: int) -> bool:
-        """Tell whether the mask of a state in a spot is known to be the chart's; row: of that mask."""
-        if spot.is_new:
-            with self._meter:
-                trail = self._trail(state) if spot.is_early and not _is_item(spot) else None
-                self._settled.look(
-                    spot, trail, partial(self._copied, spot.state), lambda tokens: self._among(tokens, spot, row)
-                )
-        if spot.is_plain:
-            return True
-        if spot.is_early or spot.needs is not None:
-            with self._meter:
-                if spot.where in (NEXT, BEHIND) and self._settled.is_told_unread(spot, *self._unread(state)[1:]):
-                    return True
-                trail = self._trail(state)
-                if spot.is_early and (settled := self._settled.spot(spot.state, trail)) is not spot:
-                    self._spots[state - FIRST_NUMBER] = settled
-                    return self._is_told(state, settled, row)
-                return spot.needs is not None and self._settled.is_told(spot, trail)
-        return False
-
-    def _among(self, tokens: FewTokens, spot: Spot, row: int) -> FewTokens:
-        """Tokens, among some, that the chart allows in a spot, of which the mask was just in a row."""
-        while True:
-            before = self._masks.evictions
-            found = tokens.within(self._masks.rows[row])
-            if (
-                self._masks.evictions == before
-                and self._cache.rows.get(self._cache.signatures.get(spot.state, NO_SIGNATURE)) == row
-            ):
-                return found
-            row = self._chart_row(spot)
 
     def _without(self, mask: Mask, refused: Refused) -> Mask:
         ending = self._summaries.ending_word if refused.are_words else self._summaries.ending_string
@@ -166,16 +145,19 @@ class DistinctGuide(RememberingGuide):
             mask[token >> 5] &= ~np.uint32(1 << (token & 31))
         return mask
 
-    def _refused(self, state: int, trail: JSONTrail, allowed: Copying) -> Refused:
-        """The tokens that the chart allows in a state and that must not come there.
+    def _refused(self, spot: Spot, trail: JSONTrail, allowed: Copying) -> Refused | None:
+        """The tokens that the chart allows in a spot and that must not come there.
 
         What is told by tables is looked up; all that may be refused beside is tried. allowed: copies the chart's mask
         """
-        mode = trail.mode
-        unsafe = self._effects.unsafe(state, trail, allowed)
-        tried = self._matched(unsafe, trail)
+        state, mode = spot.state, trail.mode
+        unsafe = self._settled.unsafe(spot, trail, allowed)
+        tried, refused = self._matched(unsafe, trail)
         endings: tuple[bytes, ...] = ()
-        if not self._continuations.is_settled(trail):
+        if spot.is_piece:
+            tried.update(unsafe.loose)
+            endings = self._ends(trail, tried)
+        elif spot.told != SETTLED and not self._continuations.is_settled(trail):
             if mode in (TEXT_ESCAPE, NAME_ESCAPE):
                 tried.update(tokens_of(allowed()))
             elif mode in STRINGS:
@@ -187,67 +169,73 @@ class DistinctGuide(RememberingGuide):
                 for value, tokens in unsafe.members.items():
                     if value in trail.frame.targets:
                         tried.update(tokens)
+        refused += self._failed(spot, trail, tried - set(refused), allowed)
+        return Refused(endings, mode == WORD, tuple(sorted(set(refused)))) if refused or endings else None
+
+    def _failed(self, spot: Spot, trail: JSONTrail, tried: set[int], allowed: Copying) -> list[int]:
+        """Those of some tokens that the chart allows in a spot and that must not come there."""
         if not tried:
-            return Refused(endings, mode == WORD)
+            return []
         spend(len(tried))
-        at = (state, trail)
-        possible = self._allowed_of(tried, allowed())
+        mask = allowed()
+        possible = [token for token in tried if mask.item(token >> 5) >> (token & 31) & 1]
         leads: dict[tuple[int, bytes], bool] = {}
-        single: list[int] = []
-        for token, after in zip(possible, self._chart_steps.after_each(state, possible).tolist(), strict=True):
+        found: list[int] = []
+        for token, after in zip(possible, self._chart_steps.after_each(spot.state, possible).tolist(), strict=True):
             data = self._vocabulary.tokens[token] or b""
             # Space between values changes nothing but the chart's state.
-            key = (after, data if mode in PARTIAL else _without_space(data))
+            key = (after, data if trail.mode in PARTIAL else _without_space(data))
             if key not in leads:
-                leads[key] = self._follow(at, data, after) is not None
+                leads[key] = self._follow((spot.state, trail), data, after) is not None
             if not leads[key]:
-                single.append(token)
-        return Refused(endings, mode == WORD, tuple(sorted(single)))
+                found.append(token)
+        return found
 
-    def _matched(self, unsafe: Unsafe, trail: JSONTrail) -> set[int]:
-        """The tokens that are to be tried for what they have in whole, or might come to, and what is there."""
+    def _matched(self, unsafe: Unsafe, trail: JSONTrail) -> tuple[set[int], list[int]]:
+        """The tokens that are to be tried for what they have in whole, or lead to; those that are refused.
+
+        The latter have items in whole that are there, where no others may be equal.
+        """
         frame = trail.frame
-        written, targets = frame.written, frame.targets
-        tried = set(unsafe.tested)
+        written = frame.written
+        tried, refused = set(unsafe.tested), list[int]()
         for word, tokens in unsafe.words.items():
-            if word in targets:
+            if word in frame.targets:
                 tried.update(tokens)
         if written is None:
-            return tried
+            return tried, refused
         if frame.kind is OBJECT:
             for name in written.among(unsafe.named.keys()) if unsafe.named else ():
                 tried.update(unsafe.named[name])
         elif unsafe.wholes:
+            certain = tried.update if self._items.beside_free else refused.extend
             for item in written.among(unsafe.wholes.keys()):
-                tried.update(unsafe.wholes[item])
-            if trail.mode in PARTIAL:
-                # The item in progress, too, may be one of those that a token has in whole behind its end.
-                begin = joined(trail.text)
-                is_spelt = self._trails.canonical and trail.mode != WORD
-                for item, tokens in unsafe.wholes.items():
-                    if not (is_spelt and isinstance(item, bytes) and not item.startswith(begin)):
-                        tried.update(tokens)
-        return tried
-
-    def _allowed_of(self, tokens: set[int], allowed: Mask) -> list[int]:
-        """Tokens, among some, that are in a mask."""
-        if len(tokens) > FEW:
-            return tokens_of(self._summaries.packed(list(tokens)) & allowed)
-        return [token for token in tokens if allowed.item(token >> 5) >> (token & 31) & 1]
+                certain(unsafe.wholes[item])
+            # The item in progress, too, may be one of those that a token has in whole behind its end.
+            if trail.mode == TEXT and self._trails.canonical:
+                certain(unsafe.doubled.get(joined(trail.text), ()))
+            elif trail.mode in PARTIAL:
+                tried.update(*unsafe.wholes.values())
+        return tried, refused
 
     def _end_string(self, state: int, trail: JSONTrail, allowed: Copying, tried: set[int]) -> tuple[bytes, ...]:
         """The endings that make what is there of a string or name in progress; adds the tokens to be tried."""
-        targets, closers = trail.frame.targets, self._summaries.closers
+        targets = trail.frame.targets
         piece = self._trails.piece(trail)
         if not self._trails.canonical:
             is_robust = self._continuations.bounds.is_robust(state)
             tried.update(tokens_of(allowed() & self._summaries.quoted if is_robust else allowed()))
             return ()
         for text in targets.kept(piece):
-            tried.update(closers.get(text[len(piece) :], ()))
+            tried.update(tokens_of(allowed() & self._summaries.ending_string(text[len(piece) :])))
         if not self._continuations.bounds.is_robust(state):
             tried.update(self._summaries.spelling_on(piece, targets.beginning(piece)))
-        ends = [] if targets.written is None else targets.written.ends(piece, closers.keys())
+        return self._ends(trail, tried)
+
+    def _ends(self, trail: JSONTrail, tried: set[int]) -> tuple[bytes, ...]:
+        """The endings that make an item or name that is there of what is in progress; adds the tokens to be tried."""
+        written, closers = trail.frame.targets.written, self._summaries.closers
+        ends = [] if written is None else written.ends(self._trails.piece(trail), closers.keys())
         if self._items.beside_free:
             tried.update(token for rest in ends for token in closers[rest])
             return ()
@@ -265,7 +253,7 @@ class DistinctGuide(RememberingGuide):
             if refused is not None and word_of(begin + head) in refused:
                 found.append(head)
             else:
-                tried.update(self._summaries.enders[head])
+                tried.update(tokens_of(allowed() & self._summaries.ending_word(head)))
         mantissa, power, _ = begin.lower().partition(b"e")
         if not mantissa.strip(b"-0."):
             # Zero is one value whatever the power of ten.
@@ -492,11 +480,6 @@ class DistinctGuide(RememberingGuide):
     def describe(self, state: int) -> str:
         """The bytes that may follow, in words, as the chart has it."""
         return super().describe(self.chart_state(state))
-
-
-def _is_item(spot: Spot) -> bool:
-    """Tell whether a spot is in a string that is an item."""
-    return spot.where == STRING and not spot.depth
 
 
 def _without_space(data: bytes) -> bytes:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +15,7 @@ from ...tokenizers_adapter import Vocabulary
 from ..chart.automaton import ChartAutomaton
 from ..limits import spend
 from ..protocol import DEAD, Mask, tokens_of
-from .cardinality import MAX_KNOWN
+from .cardinality import MAX_KNOWN, note
 from .continuations import ChartSteps, Continuations
 from .frames import (
     AFTER,
@@ -36,14 +39,18 @@ from .trail import LEVELS, NO_PLACES, SPACE, Completed, JSONTrails, Shape
 from .values import ARRAY, OBJECT, Container, Value, WordBegin, word_of
 
 Tokens = NDArray[np.int32]
+_HEAD = re.compile(rb'(?:[^"\\]|\\.)*', re.DOTALL)
 VALUE_MODES = (ITEM, COLON, TEXT, TEXT_ESCAPE, WORD)
 EACH_TOKEN = 600
 UNKNOWN, NOTHING = -2, -1
 """Numbers of no effects: of tokens that have not been looked at, and of those that do not matter."""
-EARLY = 2
-"""Stands for rivals that are not known."""
+NO_RIVALS, SOME_RIVALS, EARLY, NAMING, SETTLED, READ = range(6)
+"""Where an item has no rivals; has some; may have some, which nobody knows, and so between items; has none, and a name
+in progress may be one that is there; can come to nothing that is there; and where a trail alone tells."""
 MOST_FOLLOWED = 256
 """Most tokens with which a name goes on that are followed, to find out whether very many values may come."""
+MOST_ALIKE = 1 << 11
+"""Of how many kinds of places it is remembered which tokens matter."""
 MOST_SHARED = 64
 """Of how many places the effects are kept for all guides of a vocabulary."""
 
@@ -57,6 +64,7 @@ class Effect(NamedTuple):
     goes_on: whether something begins with which the text might have no end
     begins_word: whether it is the beginning of a word, with nothing but space before it
     is_loose: whether it has the end of a value, or nothing, so that it matters if the container has rivals
+    stays: whether it is in the item that it begins in to its end
     stays_free: whether nothing in progress behind it can come to what is there, if the container has no rivals
     member: the value that it has in whole of the member whose value comes, if that is no container
     """
@@ -67,6 +75,7 @@ class Effect(NamedTuple):
     is_told: bool
     goes_on: bool
     is_loose: bool
+    stays: bool = False
     begins_word: bool = False
     stays_free: bool = False
     member: Value | None = None
@@ -76,22 +85,61 @@ ENDED = Effect(None, (), frozenset(), is_told=True, goes_on=False, is_loose=True
 UNTOLD = Effect(None, (), frozenset(), is_told=False, goes_on=False, is_loose=True)
 
 
-class Unsafe(NamedTuple):
+class Move(NamedTuple):
+    """The effect of a token on a place, if all is allowed that it has.
+
+    ends: whether nothing is remembered behind it; or else, down: how many containers end in it; up: how many objects
+    begin then; mode: what comes next
+    stays: as an effect says; is_same: whether it goes on with what is in progress; has_names: whether it has a name or
+    begins one
+    """
+
+    ends: bool
+    down: int
+    up: int
+    mode: int
+    stays: bool
+    is_same: bool
+    has_names: bool
+
+
+_ON = {mode: Move(False, 0, 0, mode, True, True, False) for mode in (TEXT, NAME_TEXT)}
+_UNSEEN = Move(True, 0, 0, WORD, False, False, False)
+
+
+@dataclass(slots=True)
+class Unsafe:
     """The tokens that a state of the chart allows and that must not come after all trails.
 
     tested: those of which nothing is known
     loose: those after which a container may be one that is there, or may come to such ones only
     members: such ones that have the value of a member, by that value
     wholes, named: by an item, or a name, that must not be there
+    doubled: of those with an item in whole, those that end the string in progress as the same one, by how that begins
     words: by a word, those that lead on where that word is not there
     """
 
-    tested: list[int]
-    loose: list[int]
-    wholes: dict[Value, list[int]]
-    named: dict[Value, list[int]]
-    words: dict[Value, list[int]]
-    members: dict[Value, list[int]]
+    tested: list[int] = field(default_factory=list[int])
+    loose: list[int] = field(default_factory=list[int])
+    wholes: dict[Value, list[int]] = field(default_factory=dict[Value, list[int]])
+    named: dict[Value, list[int]] = field(default_factory=dict[Value, list[int]])
+    doubled: dict[bytes, list[int]] = field(default_factory=dict[bytes, list[int]])
+    words: dict[Value, list[int]] = field(default_factory=dict[Value, list[int]])
+    members: dict[Value, list[int]] = field(default_factory=dict[Value, list[int]])
+
+    _every: frozenset[int] | None = None
+
+    def every(self) -> frozenset[int]:
+        """All of them; not before all are noted."""
+        if self._every is None:
+            by_value = (self.wholes, self.named, self.words, self.members)
+            tokens = (tokens for each in by_value for tokens in each.values())
+            self._every = frozenset(chain(self.tested, self.loose, *tokens))
+        return self._every
+
+
+SAFE = Unsafe()
+"""Where all tokens may come after all trails."""
 
 
 class Narrow(NamedTuple):
@@ -115,7 +163,9 @@ class Met:
 
     def __init__(self, blank: JSONTrail, count: int) -> None:
         self.blank = blank
-        self.effects: list[Effect] = [UNTOLD]
+        self.effects: list[Effect] = []
+        self.moves: dict[int, Move | None] = {}
+        self.risky: dict[tuple[bool, bytes], tuple[Tokens, Tokens]] = {}
         self._numbers: dict[Any, int] = {}
         self._groups = np.full(count, UNKNOWN, np.int32)
 
@@ -134,14 +184,15 @@ class Met:
     def _group(self, effect: Effect) -> int:
         if effect.is_told and not (effect.is_loose or effect.goes_on or effect.wholes or effect.names):
             return NOTHING
-        if effect is UNTOLD:
-            return 0
         at, key = effect.trail, None
-        if at is not None:
+        if not effect.is_told:
+            key = (effect.stays, effect.names)
+        elif at is not None:
             written = at.frame.written
             text = joined(at.text) if at.mode in (NAME_TEXT, NAME_ESCAPE, WORD) else None
             is_alone = effect.wholes or effect.names or (written is not None and written.count)
-            frames = (_is_within(at.frame, self.blank.frame), _is_begun(at.frame, self.blank.frame), at.frame.kind)
+            down, begun = _between(at.frame, self.blank.frame)
+            frames = (not down, bool(begun), at.frame.kind)
             same = at.frame.parent is self.blank.frame.parent, written is None
             key = None if is_alone else (*effect[3:], at.mode, _likeness(text, at.mode), *frames, *same)
         number = self._numbers.get(key) if key else None
@@ -178,8 +229,11 @@ class Effects:
         summaries: TokenSummaries,
         vocabulary: Vocabulary,
         steps: ChartSteps,
+        *,
+        open_names: bool,
     ) -> None:
         self._automaton = automaton
+        self._open_names = open_names
         self._trails = trails
         self._continuations = continuations
         self._summaries = summaries
@@ -194,62 +248,135 @@ class Effects:
             self._reader: JSONTrails = readers[kind]
         self._narrow: dict[int, Narrow] = {}
         self._unsafe: dict[tuple[int, int, int, int], Unsafe] = {}
+        self._alike: dict[Any, Unsafe] = {}
+        self._mets: dict[tuple[int, int], Met] = {}
 
-    def unsafe(self, state: int, trail: JSONTrail, allowed: Callable[[], Mask], *, is_early: bool = False) -> Unsafe:
+    def unsafe(self, state: int, number: int, mode: int, rivals: int, allowed: Callable[[], Mask]) -> Unsafe:
         """The tokens to be looked at in a state of the chart, of those that it allows.
 
-        is_early: as if an item had rivals that nobody knows, to which those that end a string or word may matter, too
+        number: of the shape; rivals: as the constants say. To early items those that end a string or word may matter.
         """
-        is_early = is_early and trail.frame.parent is not None
-        key = (state, trail.frame.shape, trail.mode, EARLY if is_early else bool(trail.frame.rivals))
+        key = (state, number, mode, rivals)
         known = self._unsafe.get(key)
         if known is None:
-            known = self._find_unsafe(trail, allowed(), key)
-            if len(self._unsafe) >= MAX_KNOWN >> 4:
-                self._unsafe.clear()
-            self._unsafe[key] = known
+            known = self._find_unsafe(allowed(), key)
+            note(self._unsafe, [key], known, MAX_KNOWN >> 4)
         return known
 
-    def _find_unsafe(self, trail: JSONTrail, allowed: Mask, key: tuple[int, int, int, int]) -> Unsafe:
-        state, _, mode, rivals = key
-        found = Unsafe([], [], {}, {}, {}, {})
-        shape = self._trails.shapes[trail.frame.shape]
-        if mode in STRINGS:
-            allowed = allowed & self._summaries.quoted
-        elif mode == WORD:
-            allowed = allowed & self._summaries.ending
+    def _find_unsafe(self, allowed: Mask, key: tuple[int, int, int, int]) -> Unsafe:
+        state, number, mode, rivals = key
+        met = self._met(number, mode)
+        tokens, groups = self._asked(allowed, met, number, mode, rivals)
+        if not len(tokens):
+            return SAFE
+        # Many states lead on alike.
+        after = self._steps.after_each(state, tokens)
+        alike = (number, mode, rivals, tokens.tobytes(), after.tobytes())
+        known = self._alike.get(alike)
+        if known is None:
+            known = Unsafe()
+            self._look_groups(after, met, tokens, groups, known, rivals=rivals)
+            note(self._alike, [alike], known, MOST_ALIKE)
+        return known
+
+    def _asked(self, allowed: Mask, met: Met, number: int, mode: int, rivals: int) -> tuple[Tokens, Tokens]:
+        """The tokens of a mask that may matter, and the numbers of their effects."""
+        shape, summaries = self._trails.shapes[number], self._summaries
+        if rivals != SETTLED or not shape.depth:
+            some = summaries.quoted if mode in STRINGS else summaries.ending if mode == WORD else allowed
+            return self._grouped(met, shape, tokens_of(allowed & some))
+        # In the middle of an item only those matter that end it or have names, and many states have the same of them.
+        risky = (summaries.naming if self._open_names else summaries.closing)[mode in STRINGS].within(allowed)
+        key = (self._open_names, risky.bits.tobytes())
+        known = met.risky.get(key)
+        if known is None:
+            tokens, groups = self._grouped(met, shape, risky.listed())
+            matters = np.array([not each.stays or self._has_names(each) for each in met.effects], np.bool_)[groups]
+            known = tokens[matters], groups[matters]
+            note(met.risky, [key], known, MOST_ALIKE)
+        return known
+
+    def _has_names(self, effect: Effect) -> bool:
+        return self._open_names and bool(effect.names)
+
+    def _grouped(self, met: Met, shape: Shape, tokens: list[int]) -> tuple[Tokens, Tokens]:
         with self._summaries.lock:
-            met = self._shared(shape, mode)
-            tokens, groups = met.grouped(
-                tokens_of(allowed), lambda data: self._effect(met.blank, shape, data), self._texts
-            )
-        if len(tokens):
-            self._look_groups(state, met, tokens, groups, found, rivals=rivals)
+            return met.grouped(tokens, lambda data: self._effect(met.blank, shape, data), self._texts)
+
+    def move(self, number: int, mode: int, token: int) -> Move | None:
+        """The move of a token from a place; None if that is not known without a trail."""
+        data = self._summaries.text(token)
+        if mode in (TEXT, NAME_TEXT) and b'"' not in data and b"\\" not in data:
+            return _ON[mode]
+        met = self._met(number, mode)
+        found = met.moves.get(token, _UNSEEN)
+        if found is _UNSEEN:
+            with self._summaries.lock:
+                found = self._look_move(met.blank, self._trails.shapes[number], data)
+                note(met.moves, [token], found)
         return found
 
-    def _look_groups(self, state: int, met: Met, tokens: Tokens, groups: Tokens, found: Unsafe, *, rivals: int) -> None:
-        """As `_find_unsafe`, of tokens with the numbers of their effects: once for all that lead to one state."""
-        after = self._steps.after_each(state, tokens)
+    def _look_move(self, blank: JSONTrail, shape: Shape, data: bytes) -> Move | None:
+        spend(EACH_TOKEN)
+        log: list[Completed] = []
+        found, end = self._reader.read(blank, data, 0, NO_PLACES, log)
+        has_names = any(each.is_name for each in log)
+        if found is None:
+            is_told = end >= 0 and not shape.is_deep and not any(each.begun for each in log)
+            is_told = is_told and not self._trails.openings.search(data, end)
+            return Move(True, 0, 0, AFTER, False, False, has_names) if is_told else None
+        down, begun = _between(found.frame, blank.frame)
+        if any(each.kind is ARRAY for each in begun):
+            return None
+        is_same = not log and not begun and found.mode in PARTIAL and blank.mode in PARTIAL
+        begins_name = found.mode == NAME_TEXT and not is_same
+        has_names = has_names or begins_name or found.mode == NAME_ESCAPE
+        stays = down < shape.depth or is_same
+        return Move(False, down, len(begun), found.mode, stays, is_same, has_names)
+
+    def _look_groups(
+        self, after: Tokens, met: Met, tokens: Tokens, groups: Tokens, found: Unsafe, *, rivals: int
+    ) -> None:
+        """As `_find_unsafe`, of tokens with the states after them and the numbers of their effects.
+
+        Looks once at all that lead to one state.
+        """
         order = np.lexsort((tokens, after, groups))
         tokens, after, groups = tokens[order], after[order], groups[order]
         starts = np.flatnonzero(np.r_[True, (np.diff(after) != 0) | (np.diff(groups) != 0)])
-        with_rivals, with_loose = rivals > 0, rivals == EARLY or (rivals > 0 and met.blank.mode not in PARTIAL)
+        with_rivals = rivals in (SOME_RIVALS, EARLY)
+        with_loose = rivals == EARLY or (with_rivals and met.blank.mode not in PARTIAL)
         spend(EACH_TOKEN * len(starts) + len(tokens))
         for first, last in zip(starts, [*starts[1:], len(tokens)], strict=True):
             effect, target = met.effects[groups.item(first)], after.item(first)
             alike: list[int] = tokens[first:last].tolist()
             if with_loose and effect.is_loose:
                 self._note_loose(target, met.blank, effect, alike, found)
+            if rivals == SETTLED and effect.stays and (effect.is_told or not self._has_names(effect)):
+                self._note(found, alike, effect, effect.names)
+                continue
             if not effect.is_told:
                 found.tested.extend(alike)
                 continue
             name = None if with_rivals else self._free_name(target, met.blank, effect)
             if name is not None:
-                _note(found, alike, effect, effect.names | {name})
+                self._note(found, alike, effect, effect.names | {name})
             elif effect.goes_on and effect.trail is not None and (with_rivals or not effect.stays_free):
                 self._note_onward(target, met.blank, effect, alike, found)
             else:
-                _note(found, alike, effect, effect.names)
+                self._note(found, alike, effect, effect.names)
+
+    def _note(self, found: Unsafe, tokens: list[int], effect: Effect, names: frozenset[bytes]) -> None:
+        """Note the items and names of tokens."""
+        for whole in effect.wholes:
+            found.wholes.setdefault(whole, []).extend(tokens)
+            if isinstance(whole, bytes):
+                for token in tokens:
+                    head = _HEAD.match(self._summaries.text(token))
+                    if head and whole.endswith(head.group()):
+                        found.doubled.setdefault(whole[: len(whole) - head.end()], []).append(token)
+        for name in names:
+            found.named.setdefault(name, []).extend(tokens)
 
     def _free_name(self, state: int, blank: JSONTrail, effect: Effect) -> bytes | None:
         """Some name that may come after a token in the same object: if it is not there, it takes no more to go on."""
@@ -268,7 +395,7 @@ class Effects:
         Those that do not end an object matter by the names only that are needed for what makes it another one.
         """
         at, names = effect.trail, None
-        if effect.is_told and at is not None and blank.frame.kind is OBJECT and _is_within(at.frame, blank.frame):
+        if effect.is_told and at is not None and blank.frame.kind is OBJECT and not _between(at.frame, blank.frame)[0]:
             names = self._room(state, at)
             if names and at.frame.parent is not blank.frame.parent:
                 names = None
@@ -285,10 +412,10 @@ class Effects:
         assert at is not None
         more = self._room(state, at)
         if more and at.frame.written is not None and at.frame.parent is not blank.frame.parent:
-            is_met = not _is_begun(at.frame, blank.frame) or any(map(at.frame.written.__contains__, more))
+            is_met = not _between(at.frame, blank.frame)[1] or any(map(at.frame.written.__contains__, more))
             more = None if is_met else frozenset[bytes]()
         if more is not None:
-            return _note(found, tokens, effect, effect.names | more)
+            return self._note(found, tokens, effect, effect.names | more)
         rest = self._continuations.bounds.ending(state) if effect.begins_word else None
         if rest is None:
             found.tested.extend(tokens)
@@ -351,14 +478,18 @@ class Effects:
             endings = {**endings, **narrow.powers}
         return ends, [token for token, rest in endings.items() if rest is None or word_of(begin + rest) in targets]
 
-    def _shared(self, shape: Shape, mode: int) -> Met:
-        """The effects of tokens in containers as some are, of all guides that read strings alike."""
-        known, key = self._summaries.effects, (self._reader.canonical, self._reader.with_names, shape, mode)
-        if key not in known:
-            if len(known) >= MOST_SHARED:
-                known.clear()
-            known[key] = Met(self._blank(self._reader, shape, mode), len(self._texts))
-        return known[key]
+    def _met(self, number: int, mode: int) -> Met:
+        """The effects of tokens in containers of a shape, of all guides that read strings alike."""
+        own = self._mets.get((number, mode))
+        if own is None:
+            shape, known = self._trails.shapes[number], self._summaries.effects
+            key = (self._reader.canonical, self._reader.with_names, shape.kinds, mode)
+            with self._summaries.lock:
+                if key not in known:
+                    note(known, [key], Met(self._blank(self._reader, shape, mode), len(self._texts)), MOST_SHARED)
+                own = known[key]
+            note(self._mets, [(number, mode)], own, MOST_SHARED)
+        return own
 
     def _effect(self, blank: JSONTrail, shape: Shape, data: bytes) -> Effect:
         spend(EACH_TOKEN)
@@ -374,21 +505,24 @@ class Effects:
         is_untold = is_watched and any(isinstance(value, Container) and value.parts for value in values)
         if found is None:
             is_all = not fresh or (is_watched and not (closed or is_untold) and len(values) == len(fresh))
-            is_all = is_all and len(shape) <= LEVELS and not self._trails.openings.search(data, end)
+            is_all = is_all and not shape.is_deep and not self._trails.openings.search(data, end)
             return ENDED._replace(wholes=tuple(values)) if is_all else UNTOLD
+        down, begun = _between(found.frame, blank.frame)
+        stays = down < shape.depth
+        untold = UNTOLD._replace(stays=stays, names=frozenset(each.value for each in log if each.is_name))
         if is_untold or sum(each.inside and not each.is_name for each in fresh) > 1 or (closed and outside):
-            return UNTOLD
+            return untold
         member: Value | None = None
         if not is_watched:
             if values and blank.mode in (ITEM, COLON) and not isinstance(values[0], Container):
                 member = values[0]
             values = []
-        is_after = found.mode == AFTER and _depth(found.frame) <= _depth(blank.frame) - closed
+        is_after = found.mode == AFTER and not begun
         is_same_piece = not log and blank.mode in PARTIAL
         goes_on = not is_after and not is_same_piece
         names = frozenset(each.value for each in outside if each.is_name and isinstance(each.value, bytes))
         if names and blank.mode in (NAME_TEXT, NAME_ESCAPE):
-            return UNTOLD  # one of them may be the name that is in progress before the token
+            return untold  # one of them may be the name that is in progress before the token
         begins_word = found.mode == WORD and joined(found.text) == data.lstrip(SPACE)
         return Effect(
             found,
@@ -397,6 +531,7 @@ class Effects:
             True,
             goes_on,
             is_after or bool(log),
+            stays,
             begins_word,
             self._stays_free(found, blank),
             member,
@@ -416,11 +551,12 @@ class Effects:
     def _blank(self, trails: JSONTrails, shape: Shape, mode: int) -> JSONTrail:
         """A trail without values in containers as some are."""
         frame: OpenContainer | None = None
-        for number, (kind, is_watched) in enumerate(reversed(shape[:LEVELS])):
-            is_last = number == min(len(shape), LEVELS) - 1
+        around = 0
+        for number, (kind, is_watched) in enumerate(reversed(shape.kinds[:LEVELS])):
+            is_last = number == min(len(shape.kinds), LEVELS) - 1
             is_value = not is_last or mode in VALUE_MODES
             written = trails.nothing if is_watched or kind is OBJECT else None
-            around = trails.shape(frame, kind, is_watched=is_watched)
+            around = trails.shape(around, kind, is_watched=is_watched)
             frame = OpenContainer(frame, kind, written, around, name=b"" if kind is OBJECT and is_value else None)
         assert frame is not None
         # What no string begins with, so that the one in progress is none of those that tokens have in whole
@@ -428,31 +564,16 @@ class Effects:
         return JSONTrail(frame, mode, text)
 
 
-def _note(found: Unsafe, tokens: list[int], effect: Effect, names: frozenset[bytes]) -> None:
-    """Note the items and names of tokens."""
-    for whole in effect.wholes:
-        found.wholes.setdefault(whole, []).extend(tokens)
-    for name in names:
-        found.named.setdefault(name, []).extend(tokens)
-
-
-def _is_begun(frame: OpenContainer, blank: OpenContainer) -> bool:
-    """Tell whether a frame has begun after a blank one was there, which may have ended."""
-    around = blank.parent
-    while around is not None and frame.parent is not around:
-        around = around.parent
-    return frame.parent is not around
-
-
-def _is_within(frame: OpenContainer, blank: OpenContainer) -> bool:
-    """Tell whether a frame is that which a blank one came to, or is in it."""
-    while frame.parent is not blank.parent and frame.parent is not None:
+def _between(frame: OpenContainer, blank: OpenContainer) -> tuple[int, list[OpenContainer]]:
+    """The number of containers that ended since a blank one was there, and those that began after them."""
+    begun: list[OpenContainer] = []
+    while True:
+        around: OpenContainer | None = blank
+        down = 0
+        while around is not None:
+            if frame.parent is around.parent:
+                return down, begun
+            around, down = around.parent, down + 1
+        begun.append(frame)
+        assert frame.parent is not None
         frame = frame.parent
-    return frame.parent is blank.parent
-
-
-def _depth(frame: OpenContainer | None) -> int:
-    depth = 0
-    while frame is not None:
-        depth, frame = depth + 1, frame.parent
-    return depth

@@ -9,21 +9,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..limits import spend
-from .values import (
-    ARRAY,
-    NONE,
-    OBJECT,
-    Bucket,
-    Container,
-    Kind,
-    Rivals,
-    Value,
-    WordBegin,
-    WrittenValues,
-    key_of,
-    rivals_of,
-    texts_beginning,
-)
+from .values import ARRAY, OBJECT, Container, Kind, Rivals, Value, WordBegin, WrittenValues, having, key_of
 
 FIRST, ITEM, AFTER, NAME, COLON, WORD, TEXT, TEXT_ESCAPE, NAME_TEXT, NAME_ESCAPE = range(10)
 """What comes next: in an array that has just begun; a value; after one; a name; a colon; the rest of a number or word,
@@ -99,7 +85,7 @@ class OpenContainer:
         shape: int,
         *,
         is_open: bool = False,
-        rivals: Rivals = NONE,
+        rivals: Rivals = (),
         parts: Chain | None = None,
         length: int = 0,
         name: bytes | None = None,
@@ -158,8 +144,8 @@ class OpenContainer:
         else:
             assert self.name is not None
             part, at = (self.name, value), self.name
-        if rivals is not NONE:
-            rivals = rivals.having(at, value)
+        if rivals:
+            rivals = having(rivals, at, value)
         parts = None if self.parent is None else Chain(self.parts, part)
         return OpenContainer(
             self.parent, self.kind, written, self.shape, rivals=rivals, parts=parts, length=self.length + 1
@@ -169,59 +155,40 @@ class OpenContainer:
 class Targets:
     """The values or names that what comes next may be equal to so that it matters.
 
-    written: what it must not be equal to; count: how many there are, at most
+    written: what it must not be equal to; parts: what keeps rivals; count: how many there are, at most
     """
 
-    __slots__ = ("_buckets", "_parts", "count", "written")
+    __slots__ = ("count", "parts", "written")
 
     def __init__(self, frame: OpenContainer) -> None:
-        is_name = frame.kind is OBJECT and frame.name is None
+        is_name, rivals = frame.kind is OBJECT and frame.name is None, frame.rivals
         self.written = frame.written if frame.kind is ARRAY or is_name else None
-        self.count = 0 if self.written is None else self.written.count
-        # What keeps rivals: of groups, and of those that are in none
-        self._buckets: list[tuple[Bucket, int]] = []
-        self._parts: list[Value] = []
-        if frame.rivals:
+        self.parts: dict[Value, None] = {}
+        if rivals:
+            spend(10 * len(rivals))
             at = frame.length if frame.name is None else frame.name
-            for group, first in frame.rivals.sources:
-                self._buckets.append((group.names() if is_name else group.bucket(at), first))
-            for value in frame.rivals.few:
-                if is_name:
-                    self._parts += value.parts
-                elif value.has(at):
-                    self._parts.append(value.parts[at])
-            self.count += len(self._parts) + sum(len(bucket.groups) for bucket, _ in self._buckets)
-
-    def _is_kept(self, value: Value) -> bool:
-        """Tell whether a value keeps rivals."""
-        for bucket, first in self._buckets:
-            group = bucket.groups.get(value)
-            if group is not None and group.numbers[0] < first:
-                return True
-        return value in self._parts
+            if is_name:
+                self.parts = dict.fromkeys(name for each in rivals for name in each.parts)
+            else:
+                self.parts = dict.fromkeys(each.parts[at] for each in rivals if each.has(at))
+        self.count = len(self.parts) + (0 if self.written is None else self.written.count)
 
     def __contains__(self, value: Value) -> bool:
-        return self._is_kept(value) or (self.written is not None and value in self.written)
+        return value in self.parts or (self.written is not None and value in self.written)
 
     def continues(self, begin: bytes) -> bool:
         """Tell whether some string among them begins so."""
-        if next(self.kept(begin), None) is not None:
-            return True
-        return self.written is not None and self.written.continues(begin)
+        return next(self.beginning(begin), None) is not None
 
     def continues_word(self, begin: WordBegin) -> bool:
         """Tell whether some number, true, false or null among them may begin so."""
         if self.written is not None and self.written.continues_word(begin):
             return True
-        if any(isinstance(part, tuple) and begin.suits(key_of(part)) for part in self._parts):
-            return True
-        return any(bucket.words.continues(begin, first) for bucket, first in self._buckets)
+        return any(isinstance(part, tuple) and begin.suits(key_of(part)) for part in self.parts)
 
     def kept(self, begin: bytes) -> Iterator[bytes]:
         """The strings that begin so and keep rivals."""
-        yield from (part for part in self._parts if isinstance(part, bytes) and part.startswith(begin))
-        for bucket, _ in self._buckets:
-            yield from (text for text in texts_beginning(bucket.texts, begin) if self._is_kept(text))
+        return (part for part in self.parts if isinstance(part, bytes) and part.startswith(begin))
 
     def beginning(self, begin: bytes) -> Iterator[bytes]:
         """The strings among them that begin so."""
@@ -231,12 +198,9 @@ class Targets:
 
     def rivals(self, kind: Kind) -> Rivals:
         """The arrays, or objects, among them."""
-        written = NONE if self.written is None else self.written.containers(kind)
-        parts = [part for part in self._parts if isinstance(part, Container) and part.kind == kind]
-        if not parts and not self._buckets:
-            return written
-        kept = ((bucket.inner.get(kind), first) for bucket, first in self._buckets)
-        return rivals_of((*written.sources, *kept), dict.fromkeys((*parts, *written.few)))
+        written = () if self.written is None else self.written.containers(kind)
+        parts = [part for part in self.parts if isinstance(part, Container) and part.kind == kind]
+        return tuple(dict.fromkeys((*parts, *written))) if parts else written
 
 
 class JSONTrail:

@@ -63,11 +63,17 @@ class RememberingGuide(LiftedGuide):
         self._names = Beginnings(self._automaton, names)
         self._summaries = TokenSummaries.of(self.vocabulary)
         self._twins = self._summaries.twins
-        self._trails = JSONTrails(canonical=canonical, with_names=remembers_names, spelt=self._summaries.spelt)
+        self._trails = JSONTrails(canonical=canonical, with_names=remembers_names, whole=self._summaries.whole)
         self._continuations = Continuations(self._automaton, self._trails, self._items, self._closing)
         self._chart_steps = ChartSteps(self._automaton, self._tables.bytes, self._prepare, self._summaries.outside)
         self._effects = Effects(
-            self._automaton, self._trails, self._continuations, self._summaries, self.vocabulary, self._chart_steps
+            self._automaton,
+            self._trails,
+            self._continuations,
+            self._summaries,
+            self.vocabulary,
+            self._chart_steps,
+            open_names=open_names,
         )
         self._by_bytes = by_bytes
         self._closing.only_shortest = True
@@ -81,20 +87,18 @@ class RememberingGuide(LiftedGuide):
             open_names=open_names,
             scarce=scarce_names,
         )
-        # Of states with a trail, from FIRST_NUMBER on: their spots, their trails as far as they have been read, and the
-        # steps to those that have not, as `_steps` has them
-        self._spots: list[Spot] = []
-        self._trails_at: dict[int, JSONTrail] = {}
-        self._came: dict[int, int] = {}
+        # Of states with a trail, from FIRST_NUMBER on: their spots, and their trails, or where these have not been read
+        # the steps to them, as `_steps` has them
+        self._places: list[tuple[Spot, JSONTrail | int]] = []
         self._numbers: dict[tuple[int, bytes], int] = {}
 
     def _spot(self, state: int) -> Spot | None:
         """The spot of a state; None for the chart's own. Raises StateError."""
         if state < FIRST_NUMBER:
             return None
-        if state - FIRST_NUMBER >= len(self._spots):
+        if state - FIRST_NUMBER >= len(self._places):
             raise no_state(state)
-        return self._spots[state - FIRST_NUMBER]
+        return self._places[state - FIRST_NUMBER][0]
 
     def _place(self, state: int) -> At:
         """The chart's state and the trail of a state. Raises StateError."""
@@ -103,25 +107,19 @@ class RememberingGuide(LiftedGuide):
 
     def _trail(self, state: int) -> JSONTrail:
         """The trail of a state that has one, which is read if that has not been done."""
-        trail = self._trails_at.get(state)
-        if trail is None:
-            at, trail, data = self._unread(state)
-            spend(EACH_READ)
-            after, _ = self._trails.read(trail, data, 0, self._items.places(self._spots[at - FIRST_NUMBER].state, data))
+        spot, known = self._places[state - FIRST_NUMBER]
+        if isinstance(known, int):
+            found, before = list[bytes](), spot
+            while isinstance(known, int):
+                found.append(self._summaries.text(known & MOST_LEFT))
+                before, known = self._places[(known >> 32) - FIRST_NUMBER]
+            spend(EACH_READ + len(found))
+            data = b"".join(reversed(found))
+            after, _ = self._trails.read(known, data, 0, self._items.places(before.state, data))
             assert after is not None, "what was not read has no end"
-            trail = self._trails_at[state] = after
-            del self._came[state]
-        return trail
-
-    def _unread(self, state: int) -> tuple[int, JSONTrail, bytes]:
-        """The last state before one whose trail has been read, with that trail, and the bytes between them."""
-        found, at = list[bytes](), state
-        while (trail := self._trails_at.get(at)) is None:
-            step = self._came[at]
-            found.append(self._summaries.text(step & MOST_LEFT))
-            at = step >> 32
-        spend(len(found))
-        return at, trail, b"".join(reversed(found))
+            known = after
+            self._places[state - FIRST_NUMBER] = spot, known
+        return known
 
     def _number(self, state: int, data: bytes, after: int) -> int:
         """The state after `data`, which leads to `after` in the chart. Equal bytes lead to one state."""
@@ -170,7 +168,7 @@ class RememberingGuide(LiftedGuide):
 
     def _add(self, spot: Spot, known: JSONTrail | int) -> int:
         """A state in a spot, of which its trail is known, or the step to it."""
-        count, limits = len(self._spots), self._meter.limits
+        count, limits = len(self._places), self._meter.limits
         if count >= limits.states:
             raise LimitError(
                 f"the constraint has led through more than {limits.states:,} states; simplify it, or raise states= "
@@ -178,13 +176,8 @@ class RememberingGuide(LiftedGuide):
             )
         if count % LOOKS == 0:
             self._meter.check_memory(self._automaton.held_bytes + self.trail_bytes)
-        number = FIRST_NUMBER + count
-        self._spots.append(spot)  # first, so that what is broken off leaves a number that nobody has
-        if isinstance(known, int):
-            self._came[number] = known
-        else:
-            self._trails_at[number] = known
-        return number
+        self._places.append((spot, known))
+        return FIRST_NUMBER + count
 
     def _note_step(self, key: int, number: int) -> None:
         if len(self._cache.steps) >= MAX_STEPS:
@@ -199,7 +192,7 @@ class RememberingGuide(LiftedGuide):
 
     @property
     def _own_bytes(self) -> int:
-        return self._trails.states_bytes + EACH_STATE * len(self._spots)
+        return self._trails.states_bytes + EACH_STATE * len(self._places)
 
     @property
     def is_worn(self) -> bool:
@@ -268,17 +261,21 @@ class RememberingGuide(LiftedGuide):
     def _new_step(self, state: int, token: int) -> int:
         """As `advance`, where it is not known and the token is not EOS."""
         with self._lock:
-            spots, index = self._spots, state - FIRST_NUMBER
-            count = len(spots)
+            places, index = self._places, state - FIRST_NUMBER
+            count = len(places)
             if 0 <= index < count and count % LOOKS and not self._automaton.is_crowded:
-                spot = spots[index].moves.get(token)
+                before, trail = places[index]
+                spot = before.moves.get(token)
                 if spot is None and token not in self._twins:
-                    spot = self._settled.after_at_once(spots[index], token)
+                    spot = self._settled.after_at_once(before, token)
                 if spot is not None and count < self._meter.limits.states:
                     # As `_step`, without looking at what is looked at after so many states
                     number, step = FIRST_NUMBER + count, state << 32 | token
-                    spots.append(spot)
-                    self._came[number] = step
+                    known: JSONTrail | int = step
+                    if before.is_piece and not isinstance(trail, int):
+                        known = self._trails.longer(trail, self._summaries.text(token))
+                        spot = self._settled.spot(spot.state, known) if self._trails.is_free(known) else spot
+                    places.append((spot, known))
                     self._cache.steps[step] = number
                     if spot.signature >= 0:
                         self._cache.signatures[number] = spot.signature

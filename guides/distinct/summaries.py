@@ -18,6 +18,7 @@ from ...tokenizers_adapter import Vocabulary
 from ..graph.utf8 import EQUAL_ITEM
 from ..lift.tables import VocabularyTables
 from ..locks import new_lock
+from .values import EMPTY, Value, word_of
 
 Mask = NDArray[np.uint32]
 
@@ -27,62 +28,6 @@ _BOUNDS = b" \t\n\r,]}"
 """What may be behind a word."""
 _QUOTE = re.compile(rb'"')
 _WORD = re.compile(rb"([-+.0-9eE]*|(?:(?:t?r)?u)?e|(?:(?:(?:f?a)?l)?s)?e|(?:(?:n?u)?l)?l)[ \t\n\r,\]}]")
-
-
-BETWEEN, STRING, ESCAPE = range(3)
-"""Where in a text a token begins: between strings, in one, behind a backslash in one."""
-
-
-class Shift(NamedTuple):
-    """The effect of a token from such a place.
-
-    where: the place after it; up: containers that begin in it, less those that end; low: the least of that on the way
-    names: the strings that it has in whole and that may be names; is_odd: whether two are equal, or one is behind the
-    end of a container; has_names: whether there are any, or it ends in one that begins in it
-    opens_array: whether an array begins in it; end: behind the quote that ends a string which began before it, else 0
-    """
-
-    where: int
-    up: int
-    low: int
-    names: tuple[bytes, ...]
-    is_odd: bool
-    has_names: bool
-    opens_array: bool
-    end: int
-
-
-def shift_of(where: int, data: bytes) -> Shift:
-    """The shift of a token's bytes."""
-    up = low = end = 0
-    begun: int | None = None
-    names: list[bytes] = []
-    is_odd = opens = is_value = False
-    for at, byte in enumerate(data):
-        if where == ESCAPE:
-            where = STRING
-        elif where == STRING:
-            if byte == 0x5C:
-                where = ESCAPE
-            elif byte == 0x22:
-                where = BETWEEN
-                if begun is not None and data[at + 1 :].lstrip(b" \t\n\r")[:1] in (b"", b":"):
-                    is_odd = is_odd or low < 0
-                    names.append(data[begun:at])
-                end = end or at + 1
-                begun = None
-        elif byte == 0x22:
-            where, begun = STRING, None if is_value else at + 1
-        elif byte in b"[{":
-            up += 1
-            opens = opens or byte == 0x5B
-        elif byte in b"]}":
-            up -= 1
-            low = min(low, up)
-        if where == BETWEEN and byte not in b" \t\n\r":
-            is_value = byte == 0x3A
-    is_odd = is_odd or len(set(names)) < len(names)
-    return Shift(where, up, low, tuple(names), is_odd, bool(names) or begun is not None, opens, end)
 
 
 class FewTokens(NamedTuple):
@@ -117,10 +62,11 @@ class TokenSummaries:
 
     closers: what tokens have before a quote that may end a string, with the tokens
     spelt: what tokens have between two quotes, and with it all strings in whole; spelt_begins: how these begin
+    whole: these, words that a token may leave no choice but to be, and containers without anything
     enders: what tokens have before the end of a word, with the tokens; number_enders: those of numbers
     quoted, ending: the tokens with a quote, those that may end a word; quotes: as quoted; powers: with an e
     outside: bool [tokens], those with a byte that no text has; inside: the others
-    closing: from BETWEEN and STRING, those that may end a container; shifting: or have a string in whole
+    closing: those that may end a container, outside of strings and in one; naming: or have a string in whole
     beginning: those in which something may be that must not be there twice, outside of what is remembered, by whether
     an item that must differ may begin before them, and whether names must differ, too
     nested: those in which an array with several items may begin
@@ -139,15 +85,14 @@ class TokenSummaries:
         with_comma = np.flatnonzero(texts.of(b",")).tolist()
         quoted = np.flatnonzero(texts.of(b'"')).tolist()
         self.closers, self.spelt = self._find_closers(quoted)
+        self.whole = frozenset[Value]((*self.spelt, *map(word_of, (b"0", b"true", b"false", b"null")), *EMPTY.values()))
         self.spelt_begins = frozenset(text[:end] for text in self.spelt for end in range(len(text) + 1))
         self._masks: dict[tuple[int, bytes], Mask] = {}
         ends, quotes = texts.of(b"]}") > 0, texts.of(b'"')
         closing = (ends, ends & (quotes > 0))
         self.closing = [FewTokens.of(self.packed(np.flatnonzero(each))) for each in closing]
         risky = (ends | (quotes > 1), closing[1] | (quotes > 2))
-        self.shifting = [FewTokens.of(self.packed(np.flatnonzero(each))) for each in risky]
-        self._shifts: tuple[dict[int, Shift], ...] = ({}, {}, {})
-        self._behind: dict[tuple[int, int, int], bytes] = {}
+        self.naming = [FewTokens.of(self.packed(np.flatnonzero(each))) for each in risky]
         # For `Effects`, which hold this lock
         self.lock = new_lock()
         self.readers: dict[tuple[bool, bool], Any] = {}
@@ -204,28 +149,9 @@ class TokenSummaries:
             known = cls._known[vocabulary] = cls(vocabulary)
         return known
 
-    def shift(self, where: int, token: int) -> Shift:
-        """The shift of a token from a place."""
-        known = self._shifts[where].get(token)
-        if known is None:
-            known = self._shifts[where][token] = shift_of(where, self.text(token))
-        return known
-
     def text(self, token: int) -> bytes:
         """The bytes of a token."""
         return self._tokens[token] or b""
-
-    def behind(self, where: int, depth: int, token: int) -> bytes:
-        """The bytes of a token behind the end of so many containers, or of the string it is in; no space around it."""
-        key = (where, depth, token)
-        known = self._behind.get(key)
-        if known is None:
-            data = self.text(token)
-            end = self.shift(where, token).end
-            if depth:
-                end = next(end for end in range(1, len(data) + 1) if shift_of(where, data[:end]).low <= -depth)
-            known = self._behind[key] = data[end:].strip(b" \t\n\r")
-        return known
 
     def packed(self, tokens: Sequence[int] | NDArray[np.intp]) -> Mask:
         """A mask with some tokens."""
@@ -249,7 +175,7 @@ class TokenSummaries:
         key = (id(tokens), rest)
         known = self._masks.get(key)
         if known is None:
-            known = self._masks[key] = self.packed(tokens[rest])
+            known = self._masks[key] = self.packed(tokens.get(rest, []))
         return known
 
     def spelling_on(self, begin: bytes, texts: Iterator[bytes]) -> set[int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ...kernels.answers import DEAD
 from ...kernels.chart.interning import HI, LO
@@ -43,7 +43,22 @@ SPACE = b" \t\n\r"
 LEVELS = 6
 """From how many containers on a trail counts as deeper than tokens tell."""
 
-Shape = tuple[tuple[Kind, bool], ...]
+
+class Shape(NamedTuple):
+    """The kinds of the containers around a place.
+
+    kinds: from the innermost on, with whether their items may have to differ; one more than LEVELS if there are more
+    around: the number of the shape without the innermost; depth: containers within the innermost array whose items must
+    differ, all of them if there is none; is_outer: whether no other such array is around it; is_deep: whether more are
+    around than `kinds` has
+    """
+
+    kinds: tuple[tuple[Kind, bool], ...]
+    around: int
+    depth: int
+    is_outer: bool
+    is_deep: bool
+
 
 _STOP = re.compile(rb'["\\]')
 WORD_END = re.compile(rb"[ \t\n\r,\]}]")
@@ -70,39 +85,23 @@ class Completed(NamedTuple):
 Log = list[Completed] | None
 
 
-class ReadPlaces(Protocol):
-    """Knowledge of the places within a text that is read."""
-
-    def may_differ(self, at: int) -> bool:
-        """Tell whether the items of an array may have to differ, one of which begins at a place."""
-        ...
-
-    def is_free(self, at: int) -> bool:
-        """Tell whether they need not any more, though they might have had to at the items before."""
-        ...
-
-    def leave(self, at: int) -> bool:
-        """Go on without what does not allow equal items, behind one that is there already; False if nothing does."""
-        ...
-
-
-class NoPlaces:
+class ReadPlaces:
     """The places of a text by itself: what begins in it need not differ, and what must not be there ends it."""
 
     def may_differ(self, at: int) -> bool:
-        """As `ReadPlaces` says."""
+        """Tell whether the items of an array may have to differ, one of which begins at a place."""
         return False
 
     def is_free(self, at: int) -> bool:
-        """As `ReadPlaces` says."""
+        """Tell whether they need not any more, though they might have had to at the items before."""
         return False
 
     def leave(self, at: int) -> bool:
-        """As `ReadPlaces` says."""
+        """Go on without what does not allow equal items, behind one that is there already; False if nothing does."""
         return False
 
 
-NO_PLACES = NoPlaces()
+NO_PLACES = ReadPlaces()
 _GOES_ON, _ENDED, _REFUSED = range(3)
 
 
@@ -110,39 +109,40 @@ class JSONTrails:
     """Reads texts into trails.
 
     canonical: whether every string has one spelling; with_names: whether trails may begin with names
-    spelt: the strings that tokens have in whole
+    whole: values that tokens have in whole
     """
 
-    def __init__(self, *, canonical: bool, with_names: bool = False, spelt: frozenset[bytes] = frozenset()) -> None:
+    def __init__(self, *, canonical: bool, with_names: bool = False, whole: frozenset[Value] = frozenset()) -> None:
         self.canonical = canonical
         self.with_names = with_names
         # What may stand before that which a trail begins with
         self.openings = re.compile(rb"[\[{,]" if with_names else rb"\[")
-        self.nothing = WrittenValues(Ledger(spelt), 0)
+        self.nothing = WrittenValues(Ledger(whole), 0)
         self.values = Values()
-        # Kinds of containers from the innermost on, with whether their items may have to differ; the first few, and one
-        # more where they are more; and their numbers, by that of those around
-        self.shapes: list[Shape] = [()]
+        self.shapes = [Shape((), 0, 0, False, False)]
         self._shape_numbers: dict[tuple[int, Kind, bool], int] = {}
         # About how much memory the states take that trails are given out with, but for the containers in them
         self.states_bytes = 0
 
     def begin(self) -> JSONTrail:
         """The trail in an array whose first item is to come, and whose items must differ."""
-        return JSONTrail(OpenContainer(None, ARRAY, self.nothing, self.shape(None, ARRAY, is_watched=True)), FIRST)
+        return JSONTrail(OpenContainer(None, ARRAY, self.nothing, self.shape(0, ARRAY, is_watched=True)), FIRST)
 
     def begin_names(self) -> JSONTrail:
         """The trail in an object before a name, none of which before matters."""
-        return JSONTrail(OpenContainer(None, OBJECT, self.nothing, self.shape(None, OBJECT, is_watched=False)), NAME)
+        return JSONTrail(OpenContainer(None, OBJECT, self.nothing, self.shape(0, OBJECT, is_watched=False)), NAME)
 
-    def shape(self, around: OpenContainer | None, kind: Kind, *, is_watched: bool) -> int:
-        """The number of the kinds of containers of one in another; is_watched: whether items may have to differ."""
-        key = (0 if around is None else around.shape, kind, is_watched)
+    def shape(self, around: int, kind: Kind, *, is_watched: bool) -> int:
+        """The number of a container within those of a number; is_watched: whether items may have to differ."""
+        key = (around, kind, is_watched)
         known = self._shape_numbers.get(key)
         if known is None:
             known = self._shape_numbers[key] = len(self.shapes)
-            innermost: Shape = ((kind, is_watched),)
-            self.shapes.append((innermost + self.shapes[key[0]])[: LEVELS + 1])
+            innermost: tuple[tuple[Kind, bool], ...] = ((kind, is_watched),)
+            kinds = (innermost + self.shapes[around].kinds)[: LEVELS + 1]
+            depth = next((at for at, (_, differs) in enumerate(kinds) if differs), len(kinds))
+            is_outer = sum(differs for _, differs in kinds) == 1
+            self.shapes.append(Shape(kinds, around, depth, is_outer, len(kinds) > LEVELS))
         return known
 
     def piece(self, trail: JSONTrail) -> bytes:
@@ -163,14 +163,11 @@ class JSONTrails:
         """Tell whether the string or word in progress can come to nothing that matters."""
         free = trail.is_free
         if free is None:
-            frame = trail.frame
+            targets = trail.frame.targets
             if trail.mode == WORD:
-                free = not frame.targets.continues_word(WordBegin(joined(trail.text)))
-            elif frame.rivals:
-                free = not frame.targets.continues(self.piece(trail))
+                free = not targets.continues_word(WordBegin(joined(trail.text)))
             else:
-                written = frame.written if frame.kind is ARRAY or frame.name is None else None
-                free = written is None or not written.count or not written.continues(self.piece(trail))
+                free = not targets.count or not targets.continues(self.piece(trail))
             trail.is_free = free
         return free
 
@@ -184,23 +181,28 @@ class JSONTrails:
         """
         return _Reading(self, trail, data, at, places, log).result()
 
+    def longer(self, trail: JSONTrail, data: bytes) -> JSONTrail:
+        """The trail after more bytes of the string in progress."""
+        self.states_bytes += len(data)
+        return JSONTrail(trail.frame, trail.mode, more_of(trail.text, data), trail.is_free or None)
+
     def decided(self, frame: OpenContainer, *, must: bool) -> OpenContainer:
         """An array of which it is known now whether its items must differ."""
-        shape = self.shape(frame.parent, ARRAY, is_watched=must)
+        shape = self.shape(self.shapes[frame.shape].around, ARRAY, is_watched=must)
         return OpenContainer(frame.parent, ARRAY, self.nothing if must else None, shape, rivals=frame.rivals)
 
     def freed(self, frame: OpenContainer) -> OpenContainer:
         """An array whose items need not differ any more."""
-        shape = self.shape(frame.parent, ARRAY, is_watched=False)
+        shape = self.shape(self.shapes[frame.shape].around, ARRAY, is_watched=False)
         parts, length = frame.parts, frame.length
         return OpenContainer(frame.parent, ARRAY, None, shape, rivals=frame.rivals, parts=parts, length=length)
 
     def inner(self, frame: OpenContainer, byte: int) -> tuple[OpenContainer, int]:
         """A container that begins within another one, and what comes next in it."""
         if byte == 0x5B:
-            shape = self.shape(frame, ARRAY, is_watched=True)
+            shape = self.shape(frame.shape, ARRAY, is_watched=True)
             return OpenContainer(frame, ARRAY, None, shape, is_open=True, rivals=frame.targets.rivals(ARRAY)), FIRST
-        shape = self.shape(frame, OBJECT, is_watched=False)
+        shape = self.shape(frame.shape, OBJECT, is_watched=False)
         return OpenContainer(frame, OBJECT, self.nothing, shape, rivals=frame.targets.rivals(OBJECT)), NAME
 
     def whole(self, frame: OpenContainer) -> Value:
@@ -402,8 +404,8 @@ class Beginnings:
         return ChartPlaces(self._automaton, self, state, data)
 
 
-class ChartPlaces:
-    """The states of a chart within a text, as `trail.ReadPlaces` says.
+class ChartPlaces(ReadPlaces):
+    """The states of a chart within a text, as `ReadPlaces` says.
 
     Items of arrays may differ, or else need not: the chart reads both. Once two are equal it goes on without the arrays
     in which they must differ: behind items of all others `EQUAL_ITEM` leads on.
@@ -426,15 +428,15 @@ class ChartPlaces:
         return self._automaton.read(self._state, self._data[begun:at]) if at > begun else self._state
 
     def may_differ(self, at: int) -> bool:
-        """As `trail.ReadPlaces` says."""
+        """As `ReadPlaces` says."""
         return self._items.may_be(self.before(at))
 
     def is_free(self, at: int) -> bool:
-        """As `trail.ReadPlaces` says."""
+        """As `ReadPlaces` says."""
         return self._items.beside_free and not self.may_differ(at)
 
     def leave(self, at: int) -> bool:
-        """As `trail.ReadPlaces` says."""
+        """As `ReadPlaces` says."""
         after = self._automaton.step(self.before(at), EQUAL_ITEM) if self._items.beside_free else DEAD
         if after != DEAD:
             self._state, self._begun, self._has_left = after, at, True

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Iterator
-from itertools import count
+from collections.abc import Collection, Iterator
+from itertools import chain, count, islice
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
@@ -65,8 +65,8 @@ class WordBegin:
         return key == self.exact or (not self.is_exact and key.startswith(self.prefix))
 
 
-class WordIndex:
-    """Keys of words, in order, each with how many values were written before the first one that has it."""
+class KeyIndex:
+    """Keys in order, each with how many values were written before the first one that has it."""
 
     __slots__ = ("_keys", "_numbers")
 
@@ -74,29 +74,26 @@ class WordIndex:
         self._keys: list[bytes] = []
         self._numbers: dict[bytes, int] = {}
 
-    def add(self, value: tuple[Any, ...], number: int) -> None:
-        """Note a word."""
-        key = key_of(value)
-        known = self._numbers.get(key)
-        if known is None:
+    def add(self, key: bytes, number: int) -> None:
+        """Note the key of a value that is written after all others."""
+        if key not in self._numbers:
+            spend(len(key) >> 4)
             insort(self._keys, key)
-        if known is None or number < known:
             self._numbers[key] = number
 
-    def continues(self, begin: WordBegin, count: int) -> bool:
-        """Tell whether a word that was among the first `count` values may begin so."""
-        keys, numbers = self._keys, self._numbers
-        if numbers.get(begin.exact, count) < count:
-            return True
-        if begin.is_exact:
-            return False
-        at = bisect_left(keys, begin.prefix)
-        while at < len(keys) and keys[at].startswith(begin.prefix):
-            if numbers[keys[at]] < count:
-                return True
+    def beginning(self, begin: bytes, count: int) -> Iterator[bytes]:
+        """The keys of the first `count` values that begin so."""
+        keys = self._keys
+        at = bisect_left(keys, begin)
+        while at < len(keys) and keys[at].startswith(begin):
             spend(5)
+            if self._numbers[keys[at]] < count:
+                yield keys[at]
             at += 1
-        return False
+
+    def is_among(self, key: bytes, count: int) -> bool:
+        """Tell whether one of the first `count` values has a key."""
+        return self._numbers.get(key, count) < count
 
 
 def _whole_number(digits: bytes) -> int:
@@ -164,180 +161,47 @@ class Values:
         return known
 
 
+Rivals = tuple[Container, ...]
+"""The containers that one in progress may still come to."""
+
+
+def having(rivals: Rivals, at: int | bytes, part: Value) -> Rivals:
+    """Those of some containers that have something at an index, or by a name."""
+    spend(len(rivals))
+    return tuple(each for each in rivals if each.has(at) and each.parts[at] == part)
+
+
 UNSORTED = 4
 """How many of the last values are looked through one by one, so that a set that is only tried is no part of a ledger:
 of those, that would take all that was written to be copied for the one that a text goes on with."""
-FEW = 4
-"""Up to how many containers are looked through one by one, for which buckets would take longer."""
 _serials = count(1)
-
-
-class EqualityGroup:
-    """Containers in the order in which they were written; more of them may come.
-
-    numbers: how many values were written before each; serial: a number that no other group has
-    """
-
-    __slots__ = ("_buckets", "_names", "numbers", "serial", "values")
-
-    def __init__(self) -> None:
-        self.values: list[Container] = []
-        self.numbers: list[int] = []
-        self.serial = next(_serials)
-        self._buckets: dict[int | bytes, Bucket] = {}
-        self._names: Bucket | None = None
-
-    def add(self, value: Container, number: int) -> None:
-        """Add one more."""
-        self.values.append(value)
-        self.numbers.append(number)
-
-    def bucket(self, at: int | bytes) -> Bucket:
-        """The bucket of an index, or of a name."""
-        bucket = self._buckets.get(at)
-        if bucket is None:
-            bucket = self._buckets[at] = Bucket()
-        for value, number in self._waiting(bucket):
-            if value.has(at):
-                bucket.put(value.parts[at], value, number)
-        return bucket
-
-    def names(self) -> Bucket:
-        """The names that objects have."""
-        if self._names is None:
-            self._names = Bucket()
-        for value, number in self._waiting(self._names):
-            spend(20 * len(value.parts))
-            for name in value.parts:
-                self._names.put(name, value, number)
-        return self._names
-
-    def _waiting(self, bucket: Bucket) -> Iterator[tuple[Container, int]]:
-        """Those that have not been put on a bucket."""
-        while bucket.done < len(self.values):
-            at = bucket.done
-            spend(50)
-            bucket.done = at + 1
-            yield self.values[at], self.numbers[at]
-
-
-class Bucket:
-    """The parts that containers of a group have at one place, and which of them have it.
-
-    texts: the strings, in order; words: the numbers, true, false and null; inner: the arrays and objects
-    """
-
-    __slots__ = ("done", "groups", "inner", "texts", "words")
-
-    def __init__(self) -> None:
-        self.done = 0
-        self.groups: dict[Value, EqualityGroup] = {}
-        self.texts: list[bytes] = []
-        self.words = WordIndex()
-        self.inner: dict[Kind, EqualityGroup] = {}
-
-    def put(self, part: Value, value: Container, number: int) -> None:
-        """Note that a container has a part."""
-        group = self.groups.get(part)
-        if group is None:
-            group = self.groups[part] = EqualityGroup()
-            if isinstance(part, bytes):
-                insort(self.texts, part)
-            elif isinstance(part, Container):
-                if part.kind not in self.inner:
-                    self.inner[part.kind] = EqualityGroup()
-                self.inner[part.kind].add(part, number)
-            else:
-                self.words.add(part, number)
-        group.add(value, number)
-
-
-class Rivals:
-    """The containers that one in progress may still come to: those of groups among the first values, and a few more.
-
-    sources: groups, each with how many values count; few: containers that are in none of them
-    """
-
-    __slots__ = ("few", "sources")
-
-    def __init__(self, sources: tuple[tuple[EqualityGroup, int], ...], few: tuple[Container, ...]) -> None:
-        self.sources = sources
-        self.few = few
-
-    def __bool__(self) -> bool:
-        return bool(self.few or self.sources)
-
-    def __len__(self) -> int:
-        return len(self.few) + sum(bisect_left(group.numbers, first) for group, first in self.sources)
-
-    def having(self, at: int | bytes, part: Value) -> Rivals:
-        """Those that have something at an index, or by a name."""
-        if not self:
-            return NONE
-        few = [value for value in self.few if value.has(at) and value.parts[at] == part]
-        sources: list[tuple[EqualityGroup, int]] = []
-        for group, first in self.sources:
-            found = group.bucket(at).groups.get(part)
-            if found is None:
-                continue
-            known = bisect_left(found.numbers, first)
-            if known > FEW:
-                sources.append((found, first))
-            else:
-                few += found.values[:known]
-        return Rivals(tuple(sources), tuple(few)) if sources or few else NONE
-
-
-NONE = Rivals((), ())
-
-
-def rivals_of(sources: Iterable[tuple[EqualityGroup | None, int]], few: Iterable[Container]) -> Rivals:
-    """Those of some groups, as far as they are among the first values, and a few more."""
-    found = tuple((group, count) for group, count in sources if group and group.numbers and group.numbers[0] < count)
-    more = tuple(few)
-    return Rivals(found, more) if found or more else NONE
-
-
-def texts_beginning(texts: list[bytes], begin: bytes) -> Iterator[bytes]:
-    """Those of some texts in order that begin so."""
-    at = bisect_left(texts, begin)
-    while at < len(texts) and texts[at].startswith(begin):
-        spend(5)
-        yield texts[at]
-        at += 1
 
 
 class Ledger:
     """Values in the order in which they were written, for all sets that are the first so many of them.
 
-    spelt: the strings that tokens have in whole
+    whole: those that tokens have in whole; texts: the strings; words: keys of numbers, true, false and null
     """
 
-    def __init__(self, spelt: Collection[bytes] = ()) -> None:
-        self.spelt = spelt
+    def __init__(self, whole: Collection[Value] = ()) -> None:
+        self.whole = whole
         self.numbers: dict[Value, int] = {}
-        self.texts: list[bytes] = []
-        self.words = WordIndex()
-        self.containers: dict[Kind, EqualityGroup] = {ARRAY: EqualityGroup(), OBJECT: EqualityGroup()}
+        self.texts = KeyIndex()
+        self.words = KeyIndex()
 
     def add(self, value: Value) -> None:
         """Write one more value, which is not there."""
         number = self.numbers[value] = len(self.numbers)
         if isinstance(value, bytes):
-            spend(len(value) >> 4)
-            insort(self.texts, value)
-        elif isinstance(value, Container):
-            self.containers[value.kind].add(value, number)
-        else:
-            self.words.add(value, number)
+            self.texts.add(value, number)
+        elif not isinstance(value, Container):
+            self.words.add(key_of(value), number)
 
     def first(self, count: int) -> Ledger:
         """A copy with the first values only."""
         spend(100 * count)
-        copied = Ledger(self.spelt)
-        for value, number in self.numbers.items():
-            if number >= count:
-                break
+        copied = Ledger(self.whole)
+        for value in islice(self.numbers, count):
             copied.add(value)
         return copied
 
@@ -345,20 +209,21 @@ class Ledger:
 class WrittenValues:
     """A set of values: the first ones of a ledger, and a few that came last.
 
-    count: how many there are; serial: a number that no other set has; has_spelt: whether tokens have one in whole
+    count: how many there are; serial: a number that no other set has; has_whole: whether tokens have one in whole
     """
 
-    __slots__ = ("_first", "_last", "_ledger", "_next", "count", "has_spelt", "serial")
+    __slots__ = ("_containers", "_first", "_last", "_ledger", "_next", "count", "has_whole", "serial")
 
-    def __init__(self, ledger: Ledger, first: int, last: tuple[Value, ...] = (), *, has_spelt: bool = False) -> None:
+    def __init__(self, ledger: Ledger, first: int, last: tuple[Value, ...] = (), *, has_whole: bool = False) -> None:
         # How many values of the ledger count, and those that came last
         self._ledger = ledger
         self._first = first
         self._last = last
         # A value and the set with that one more, the last of which that was asked for
         self._next: tuple[Value, WrittenValues] | None = None
+        self._containers: dict[Kind, Rivals] = {}
         self.count = first + len(last)
-        self.has_spelt = has_spelt
+        self.has_whole = has_whole
         self.serial = next(_serials)
 
     def __contains__(self, value: object) -> bool:
@@ -379,8 +244,8 @@ class WrittenValues:
             return known[1]
         if len(self._last) >= UNSORTED:
             self._sort()
-        has_spelt = self.has_spelt or value in self._ledger.spelt
-        more = WrittenValues(self._ledger, self._first, (*self._last, value), has_spelt=has_spelt)
+        has_whole = self.has_whole or value in self._ledger.whole
+        more = WrittenValues(self._ledger, self._first, (*self._last, value), has_whole=has_whole)
         self._next = (value, more)
         return more
 
@@ -396,9 +261,7 @@ class WrittenValues:
     def beginning(self, begin: bytes) -> Iterator[bytes]:
         """The strings that begin so."""
         yield from (text for text in self._last if isinstance(text, bytes) and text.startswith(begin))
-        for text in texts_beginning(self._ledger.texts, begin):
-            if self._ledger.numbers[text] < self._first:
-                yield text
+        yield from self._ledger.texts.beginning(begin, self._first)
 
     def continues(self, begin: bytes) -> bool:
         """Tell whether some string begins so."""
@@ -408,7 +271,10 @@ class WrittenValues:
         """Tell whether some number, true, false or null may begin so."""
         if any(isinstance(value, tuple) and begin.suits(key_of(value)) for value in self._last):
             return True
-        return self._ledger.words.continues(begin, self._first)
+        words, first = self._ledger.words, self._first
+        if words.is_among(begin.exact, first):
+            return True
+        return not begin.is_exact and next(words.beginning(begin.prefix, first), None) is not None
 
     def ends(self, begin: bytes, rests: Collection[bytes]) -> list[bytes]:
         """Those of some rests that complete a string which begins so."""
@@ -419,5 +285,10 @@ class WrittenValues:
 
     def containers(self, kind: Kind) -> Rivals:
         """The arrays, or objects."""
-        few = (value for value in self._last if isinstance(value, Container) and value.kind == kind)
-        return rivals_of(((self._ledger.containers[kind], self._first),), few)
+        known = self._containers.get(kind)
+        if known is None:
+            spend(5 * self.count)
+            values = chain(islice(self._ledger.numbers, self._first), self._last)
+            known = tuple(each for each in values if isinstance(each, Container) and each.kind == kind)
+            self._containers[kind] = known
+        return known

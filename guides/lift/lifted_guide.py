@@ -486,11 +486,3 @@ class LiftedGuide(TableGuide):
             return np.zeros(self._tables.words, np.uint32)
         mask = self._tables.pack(self._closing.fitting(state, NEVER))
         return mask | self._tables.eos_words if self._automaton.ends(state) else mask
-
-    def _copied(self, state: int) -> Mask:
-        """Return a copy of a state's mask. The guide's lock is held."""
-        while True:
-            before = self._masks.evictions
-            mask = self._masks.rows[self._compute(state)].copy()
-            if self._masks.evictions == before:
-                return mask

@@ -15,7 +15,7 @@ from ..algebra import arrays
 from ..algebra.cases import Array, Contains
 from ..algebra.formula import NOTHING, Formula, json_key
 from .rules import MOST, Liveness, RuleLowering
-from .unique import different_values, is_watched
+from .unique import different_values, is_watched, most_needed
 
 MUCH = 3
 FEW = 8
@@ -91,7 +91,7 @@ class Items:
         back = graph.node(links=((EPSILON, after, 0),))
         owner.marks.items.add(back)
         call: Link = (CALL, rule, back)
-        if self._case.min_items < 2:
+        if most_needed(self._case) < 2:
             return graph.node(links=(call,))
         return graph.lazy_node(lambda node: self._define_item(node, call), lambda: self._fresh(formula), back)
 
@@ -102,6 +102,11 @@ class Items:
         """The bytes that are enough for an item that must be there, whatever the items before are."""
         values = different_values(self._owner.schema, self._case, formula, self._formula)
         return max(self._owner.length_of(value, self._depth + 1) for value in values)
+
+    def _length(self, formula: Formula) -> int:
+        """The bytes that are enough for an item of a formula."""
+        is_fresh = self._is_watched and most_needed(self._case) > 1
+        return self._fresh(formula) if is_fresh else self._owner.shortest(formula, self._depth + 1)
 
     def _first(self, item: int) -> Link:
         """From the opening bracket to the first item."""
@@ -385,7 +390,7 @@ class Items:
             line = self._owner.line(self._depth)
             while place not in self._rests and not self._may_end(place):
                 formula, after = self._nearest(place)
-                way.append((place, 1 + line + self._owner.shortest(formula, self._depth + 1)))
+                way.append((place, 1 + line + self._length(formula)))
                 place = after
             told = self._rests.get(place, 0)
         for passed, length in reversed(way):
@@ -396,7 +401,7 @@ class Items:
         """The next item on a short way to the end, and the place after it."""
         return min(
             (step for step in self._steps(place) if self._is_alive(step[1])),
-            key=lambda step: (self._missing(step[1]), self._owner.shortest(step[0], self._depth + 1)),
+            key=lambda step: (self._missing(step[1]), self._length(step[0])),
         )
 
     def _short_matches(self, place: ArrayPlace) -> int | None:
@@ -413,7 +418,7 @@ class Items:
         both = owner.schema.formulas.all_of
         pairs += [(both((case.rest, part.formula)), n) for part, n in zip(case.contains, wanted, strict=True) if n]
         line = 1 + owner.line(self._depth)
-        return sum(count * (line + owner.shortest(formula, self._depth + 1)) for formula, count in pairs)
+        return sum(count * (line + self._length(formula)) for formula, count in pairs)
 
     def _missing(self, place: ArrayPlace) -> int:
         parts = zip(place.counts, self._case.contains, strict=True)

@@ -16,7 +16,7 @@ from .form import Form
 from .objects.names import SPARE, free_names, has_many_rules, repeats_matter
 from .rules import NO_WATCH, Watch
 from .strings.lowering import StringLowering
-from .unique import check_told, check_watched, is_watched
+from .unique import check_told, check_watched, is_watched, most_needed
 
 MAX_CHECKED = 20_000
 """Up to how many remainders are never too many states."""
@@ -191,7 +191,7 @@ def _check_unique(schema: CompiledSchema, array: Array, formula: Formula, watch:
     except LimitError as error:
         error.locate(pointer)
         raise
-    return watch._replace(items=True, repeating=watch.repeating or array.min_items > 1)
+    return watch._replace(items=True, repeating=watch.repeating or most_needed(array) > 1)
 
 
 def _check_names(

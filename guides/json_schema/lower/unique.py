@@ -58,15 +58,38 @@ def check_watched(schema: CompiledSchema, case: Array, formula: Formula, pointer
                 "must be there are found",
                 pointer,
             )
-    if len(case.contains) > 1 or any(
-        part.max is not None or part.min > 1 or case.min_items > 1 for part in case.contains
-    ):
-        raise SchemaError(
-            "uniqueItems where `contains` counts items can be enforced only for items out of finitely many values",
-            pointer,
-        )
+    is_counted = most_needed(case) > 1 or any(part.max is not None for part in case.contains)
+    if len(case.contains) > 1 or (case.contains and is_counted):
+        _check_counted(schema, case, pointer)
     if case.prefix and case.min_items > 1:
         _check_prefix(schema, case, pointer)
+
+
+def most_needed(case: Array) -> int:
+    """The number of items that must be there, or of one kind."""
+    return max((case.min_items, *(part.min for part in case.contains)))
+
+
+def _check_counted(schema: CompiledSchema, case: Array, pointer: str) -> None:
+    """Raise SchemaError where items that must be there may run out of values, as `contains` counts them.
+
+    An array is completed with items that count until these are enough, and then with any: so there must be as many
+    values that count, and as many in all, of which no more count than may.
+    """
+    (part, *others), rest = case.contains, case.rest
+    if not others and not case.prefix and not part.start and part.min <= MOST_ITEMS:
+        counted = schema.several(schema.formulas.all_of((rest, part.formula)), most_needed(case))
+        usable = len(counted) if part.max is None else min(len(counted), part.max)
+        missing = max(case.min_items - usable, 0)
+        uncounted = schema.formulas.all_of((rest, schema.formulas.negation(part.formula)))
+        enough = not missing or len(schema.several(uncounted, missing)) == missing
+        if len(counted) >= part.min and enough:
+            return
+    raise SchemaError(
+        "uniqueItems where `contains` counts items can be enforced only where as many different ones as must be there "
+        "are found, for one `contains` without prefixItems, or for items out of finitely many values",
+        pointer,
+    )
 
 
 def different_values(schema: CompiledSchema, case: Array, part: Formula, formula: Formula) -> list[Any]:
@@ -75,10 +98,10 @@ def different_values(schema: CompiledSchema, case: Array, part: Formula, formula
     part, formula: what the item and the whole array satisfy
     """
     found = schema.minimal_instance(formula)
-    is_told = is_array(found) and len(found) == case.min_items and not case.prefix
+    is_told = is_array(found) and len(found) == most_needed(case) and not case.prefix
     if is_told and len(set(map(json_key, found))) == len(found) and all(schema.accepts(part, each) for each in found):
         return found
-    return schema.several(part, case.min_items)
+    return schema.several(part, most_needed(case))
 
 
 def _check_prefix(schema: CompiledSchema, case: Array, pointer: str) -> None:

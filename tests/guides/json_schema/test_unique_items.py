@@ -376,10 +376,41 @@ def test_the_room_that_items_take_does_not_grow_with_their_number() -> None:
     assert held[801] - held[401] < 1.5 * (held[401] - held[1])
 
 
+KINDS: list[Any] = [
+    {**STRINGS, "contains": {"minLength": 1}, "minContains": 2},
+    {**SCALARS, "contains": {"type": "string"}, "minContains": 2, "maxContains": 3, "minItems": 4},
+    {**SCALARS, "contains": {"type": "boolean"}, "minContains": 2, "maxItems": 3},
+    {**INTEGERS, "contains": {"minimum": 10}, "minContains": 0, "maxContains": 1, "minItems": 2},
+    {**SCALARS, "items": {"type": ["boolean", "string"]}, "contains": {"const": True}, "minItems": 3},
+    {**ANYTHING, "items": NAMED, "contains": {"required": ["a"]}, "minContains": 2},
+]
+
+
+@pytest.mark.parametrize("number", range(len(KINDS)))
+def test_items_that_differ_are_counted(number: int) -> None:
+    schema, random = KINDS[number], Random(number)
+    guide = guide_of(schema, whitespace="compact")
+    validator: Any = Draft202012Validator(schema)
+    some: list[Any] = [True, False, None, 0, 1, 10, 11, 2.5, "", "a", "ab", {}, {"a": True}, {"a": False}, {"b": 1}]
+    of_items: Any = Draft202012Validator(schema["items"])
+    likely = [value for value in some if of_items.is_valid(value)]
+    verdicts: set[bool] = set()
+    for _ in range(300):
+        value = [random.choice(likely) for _ in range(random.randint(0, 5))]
+        expected = validator.is_valid(value)
+        assert reads(guide, json.dumps(value, separators=(",", ":"))) == expected, value
+        verdicts.add(expected)
+    assert verdicts == {True, False}
+    masks_lead_on(guide, random, 2, 14)
+    check(guide, seed=number, texts=2, tokens=14, sample=40)
+
+
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
-        ({**STRINGS, "contains": {"minLength": 1}, "minContains": 2}, "contains"),
+        ({**SCALARS, "contains": {"type": "boolean"}, "minContains": 3}, "no instance|contains"),
+        ({**SCALARS, "contains": {"type": "string"}, "minContains": 2, "prefixItems": [{"const": 1}]}, "contains"),
+        ({**SCALARS, "allOf": [{"contains": {"type": each}} for each in ("string", "null")]}, "contains"),
         ({**SCALARS, "prefixItems": [{"type": "string"}, {"const": "a"}], "minItems": 2}, "few values"),
         ({"type": "array", "not": STRINGS, "items": {"type": "string"}}, "two items"),
         (
@@ -585,7 +616,7 @@ def test_masks_of_objects_that_differ_from_all_before_take_no_search() -> None:
 
 
 MEMBERS = {"id": {"type": "string"}, "n": {"type": "integer"}, "of": {"type": "object"}, "as": STRINGS}
-DIFFERENT = [
+DIFFERENT: list[Any] = [
     {"id": "a", "n": 1},
     {"id": "b", "n": 1, "of": {"x": 1, "y": [1, 1]}, "as": ["a", "b"]},
     {"id": "c", "of": {}, "more": [{"id": 1}]},
