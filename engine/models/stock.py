@@ -23,13 +23,13 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 _FORWARD = _HOOKS[:2]
 _CAPTURING = "transformers.utils.output_capturing"
 _get: Any = dict[str, Any].get
-_CACHES = ("cache", "past_key_values", "cache_params")
+_CACHES = ("cache", "past_key_values", "cache_params", "state")
 
 
-def cache_argument(network: Any) -> str | None:
-    """The argument by which a network takes its cache: `cache` from transformers 5.24 on; None if it takes none."""
+def cache_argument(network: Any) -> str:
+    """Return the argument by which a network takes a cache or states; it is `cache` from transformers 5.24 on."""
     names = inspect.signature(network.forward).parameters
-    return next((name for name in _CACHES if name in names), None)
+    return next((name for name in _CACHES if name in names), "past_key_values")
 
 
 class Links:
