@@ -113,7 +113,7 @@ class PackedRunner:
         described = self._prepared()
         if described is None:
             return self._states(ids, positions, step, **further), step
-        return _by_kernels(described, ids, positions, step.places.on(self._device), step), step
+        return described.kernels.read(ids, positions, step), step
 
     def read_static(self, ids: Tensor, positions: Tensor, rows: DeviceRows, storage: BlockStorage) -> Tensor:
         """Return states [tokens, size] of a step that is only on the device; can be captured in a CUDA graph.
@@ -124,7 +124,7 @@ class PackedRunner:
         step, described = DeviceStep(storage.layers, self._reaches, rows), self._prepared()
         if described is None:
             return self._states(ids, positions, step)
-        return _by_kernels(described, ids, positions, rows.slots, step)
+        return described.kernels.read(ids, positions, step)
 
     @property
     def baked(self) -> tuple[Any, ...]:
@@ -173,19 +173,6 @@ class PackedRunner:
         """Restore the model's own attention."""
         for config, name in zip(self._configs, names, strict=True):
             config["_attn_implementation_internal"] = name
-
-
-def _by_kernels(
-    described: DescribedDecoder, ids: Tensor, positions: Tensor, slots: Tensor, step: PackedStep | DeviceStep
-) -> Tensor:
-    """The states [tokens, size] of a step's tokens."""
-    scoring = Scoring(described.description.scale, None, None)
-
-    def mix(number: int, queries: Tensor) -> Tensor:
-        return attend(step, step.layers[number], step.reaches[number], (queries, None, None), scoring)
-
-    packed = step if isinstance(step, PackedStep) and not step.mutual else None
-    return described.run(ids, positions, slots, step.layers, mix, packed)
 
 
 class _Positions:
