@@ -28,9 +28,10 @@ from torch.nn.functional import linear, silu, softplus
 from ...errors import ModelError
 from ...kernels.decoder.layers import normalise_rows
 from ...kernels.decoder.recurrent import step_convolution, step_delta, step_heads, step_selective
+from ..memory.weights import Links
 from .blocks.storage import IN_PLACE
 from .head import product
-from .stock import Links, cache_argument, strangeness
+from .stock import cache_argument, strangeness
 
 _TOLERANCE = 1e-5
 _NONE = np.empty(0, np.float32)
