@@ -48,7 +48,7 @@ NOT_TEXT = {
 }
 KEPT = {
     "packed": "packed blocks", "padded": "padded blocks", "aligned": "blocks, padded in front",
-    "equal": "blocks, rows of equal lengths", "whole": "none", "alone": "none",
+    "equal": "blocks, rows of equal lengths", "whole": "none",
 }  # fmt: skip
 
 
@@ -125,14 +125,14 @@ def ours(generator: Any, prompts: list[list[int]], count: int, **options: Any) -
 
 def kept(model: Any) -> str:
     """How a text's past is kept."""
-    runner = getattr(model, "_runner", None)
-    if runner is None:
-        return "blocks, rows of equal lengths"
-    if type(runner).__name__ != "StatesRunner":
-        return KEPT[getattr(runner, "rows", "packed")]
+    way = getattr(model, "_way", None)
+    if way is None:
+        return KEPT["equal"]
+    if way.rows != "states":
+        return KEPT[way.rows]
     attends = any(kind.reach is not None for kind in model._kinds)
-    blocks = "" if not attends else " and packed blocks" if runner._packed is not None else " and blocks"
-    return f"slots{blocks}{', texts alone' if runner._alone else ''}"
+    blocks = "" if not attends else " and packed blocks" if way.blocks else " and blocks"
+    return f"slots{blocks}{', texts alone' if way.alone else ''}"
 
 
 def correct(network: Any, model: Any) -> dict[str, Any]:

@@ -45,7 +45,7 @@ NAMED = {
     "implementations of streaming": "engine:Cursor.read",
     "caches of transitions in Python": "guides:TransitionCache",
     "ways to run a body": """
-        engine:PackedRunner engine:StatesRunner engine:BodyRunner engine:DescribedDecoder engine:QuickBody
+        engine:PackedRunner engine:BodyRunner engine:DescribedDecoder
     """,
 }
 MOST_BRANCHES = 25

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import gc
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterator
+from operator import is_
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, Self, cast
 from weakref import ReferenceType, ref
@@ -18,6 +18,8 @@ from ...errors import OptionError
 
 _NO_HOLDERS = (type, ModuleType, FunctionType, BuiltinFunctionType, str, bytes, int, float)
 """Types whose objects hold no weights, or refer to the whole interpreter."""
+_FORWARD_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+_get: Any = dict[str, Any].get
 
 
 class Weights:
@@ -40,9 +42,8 @@ class Weights:
         """Return a hash of the weights' state. It takes about 50 us for 100 modules."""
         if self._parts is None:
             return 0
-        parts = self._parts
-        structure = parts.structure()
-        return hash((*structure, parts.replaced(), *map(_written, parts.tensors), *parts.training, *parts.adapters))
+        number, links = self._parts.now()
+        return hash((number, *map(_written, links.tensors), *links.training, *links.adapters))
 
     def check(self) -> None:
         """Raise OptionError if dtype or device of the weights differ from those at wrapping."""
@@ -54,62 +55,77 @@ class Weights:
             )
 
 
-class Parts:
-    """Modules and tensors of a network, cached by their own dictionaries, since `Module.modules()` is slow."""
+class Links:
+    """References from a network to its modules, parameters and buffers, and how it is called.
+
+    The modules' own dictionaries are read, since `Module.modules()` is slow.
+    tensors: parameters and buffers; some quantisation methods store weights in buffers
+    """
 
     def __init__(self, network: nn.Module) -> None:
-        self._network = network
-        self._children: list[dict[str, nn.Module | None]] = []
-        self._held: list[dict[str, nn.Parameter | None]] = []
-        self._buffers: list[dict[str, Tensor | None]] = []
-        self._adapted: list[dict[str, Any]] = []
-        self._modules: list[dict[str, Any]] = []
-        self._structure: list[int] = []
-        self._seen = Seen(())
-        self._replaced = 0
-
-    def structure(self) -> list[int]:
-        """Return the identities of all modules, and refresh the cached dictionaries if they changed."""
-        if not self._structure or self._found() != self._structure:
-            modules = self._modules = list(map(vars, self._network.modules()))
-            self._children = [module["_modules"] for module in modules if module["_modules"]]
-            self._held = [module["_parameters"] for module in modules if module["_parameters"]]
-            self._buffers = [module["_buffers"] for module in modules if module["_buffers"]]
-            self._adapted = [module for module in modules if "_disable_adapters" in module]
-            self._structure = self._found()
-        return self._structure
+        links = list(_links_of(network))
+        self._holders, self._names, self._parts = ([link[place] for link in links] for place in range(3))
+        self._sizes = list({id(holder): holder for holder in self._holders}.values())
+        self._size = sum(map(len, self._sizes))
+        self.tensors: list[Tensor] = [part for part in self._parts if isinstance(part, Tensor)]
+        self._own = list(map(vars, network.modules()))
+        self._adapted = [held for held in self._own if "_disable_adapters" in held]
+        self._hooks: list[Any] = [held[name] for held in self._own for name in _FORWARD_HOOKS]
+        self._called = self._calls()
 
     @property
-    def weights(self) -> Iterator[nn.Parameter]:
-        """All parameters."""
-        return (each for held in self._held for each in held.values() if each is not None)
+    def are_intact(self) -> bool:
+        """True if all modules, parameters and buffers are the same objects."""
+        found: Any = map(_get, self._holders, self._names)
+        return all(map(is_, found, self._parts)) and sum(map(len, self._sizes)) == self._size
 
     @property
-    def buffers(self) -> Iterator[Tensor]:
-        """All buffers. Some quantisation methods store weights there."""
-        return (each for held in self._buffers for each in held.values() if each is not None)
-
-    @property
-    def tensors(self) -> Iterator[Tensor]:
-        """All parameters and buffers."""
-        return chain(self.weights, self.buffers)
+    def are_called_alike(self) -> bool:
+        """True if the numbers of hooks, modules in training, and patched forwards are unchanged."""
+        return self._calls() == self._called
 
     @property
     def training(self) -> Iterator[bool]:
         """Training flags of all modules."""
-        return (module["training"] for module in self._modules)
-
-    def replaced(self) -> int:
-        """Return how often tensors were replaced. Addresses alone do not tell, since new tensors reuse freed memory."""
-        tensors = list(self.tensors)
-        if not self._seen.are(tensors):
-            self._seen, self._replaced = Seen(tensors), self._replaced + 1
-        return self._replaced
+        return (module["training"] for module in self._own)
 
     @property
     def adapters(self) -> Iterator[tuple[bool, str, int, str]]:
         """The active adapters of each layer with adapters."""
         return map(_chosen, self._adapted)
+
+    def _calls(self) -> tuple[int, int, int]:
+        own = self._own
+        return sum(map(len, self._hooks)), sum(self.training), sum("forward" in held for held in own)
+
+
+def _links_of(module: Any) -> Iterator[tuple[dict[str, Any], str, Any]]:
+    """Yield the dictionaries below a module, with each name and entry."""
+    for held in (module._parameters, module._buffers):
+        for name, tensor in held.items():
+            yield held, name, tensor
+    for name, child in module._modules.items():
+        yield module._modules, name, child
+        if child is not None:
+            yield from _links_of(child)
+
+
+class Parts:
+    """The links of a network, with a number that changes whenever the links do."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self._network = network
+        self._links: Links | None = None
+        self._number = 0
+
+    def now(self) -> tuple[int, Links]:
+        """Return the number and the links."""
+        links = self._links
+        if links is None or not links.are_intact:
+            # Links hold the tensors, since new tensors reuse the address and identity of freed ones.
+            self._links = links = Links(self._network)
+            self._number += 1
+        return self._number, links
 
     def baked(self) -> tuple[Any, ...]:
         """Return a key of everything a captured graph depends on: modules, adapters, addresses of parameters and
@@ -117,24 +133,8 @@ class Parts:
 
         Plain Python attributes of modules are not covered.
         """
-        structure = self.structure()
-        return (*structure, *map(_place, self.tensors), *self.adapters)
-
-    def _found(self) -> list[int]:
-        return [id(child) for held in self._children for child in held.values()]
-
-
-class Seen:
-    """Weak references to tensors, which distinguish them from new tensors at reused addresses."""
-
-    def __init__(self, tensors: Sequence[Tensor]) -> None:
-        self._references: list[ReferenceType[Tensor]] = list(map(ref, tensors))
-
-    def are(self, tensors: Sequence[Tensor]) -> bool:
-        """Test whether these are the same tensors in the same order."""
-        return len(tensors) == len(self._references) and all(
-            was() is own for was, own in zip(self._references, tensors, strict=True)
-        )
+        number, links = self.now()
+        return (number, *map(_place, links.tensors), *links.adapters)
 
 
 class Loaded:
@@ -143,14 +143,18 @@ class Loaded:
     def __init__(self, network: nn.Module) -> None:
         self._network = network
         parameters = self._parameters()
-        self._seen, self._versions = Seen(parameters), list(map(_version, parameters))
+        # Weak, so that the memory of replaced parameters is free.
+        self._references: list[ReferenceType[Tensor]] = list(map(ref, parameters))
+        self._versions = list(map(_version, parameters))
         self._was_changed = False
 
     @property
     def is_changed(self) -> bool:
         """True if any parameter was written or replaced."""
         now = self._parameters()
-        return self._was_changed or not self._seen.are(now) or list(map(_version, now)) != self._versions
+        if self._was_changed or list(map(_version, now)) != self._versions:
+            return True
+        return any(was() is not own for was, own in zip(self._references, now, strict=True))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Copy with the network. The copy is changed if this one is."""

@@ -1,22 +1,28 @@
-"""Decoders whose attention is their own, run by transformers' code: texts are copied out of blocks into its caches, or
-read whole without one."""
+"""The runner of decoders by their own modules, in rows.
+
+Caches of transformers get keys and values copied out of blocks, and states of recurrent layers. Without a cache, whole
+texts are read.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from transformers.cache_utils import Cache, CacheLayerMixin
 
 from ...errors import OptionError
-from ..memory.tables import Chunk
-from .blocks.reach import Reach, reaches
+from ..memory.tables import BlockTable, Chunk
+from .blocks.reach import LayerMemory, Reach, reaches
 from .blocks.storage import BlockStorage, Gathered, LayerBlocks, RightAligned, SlotMapping, slots_of
+from .caches import CacheLayer, Carrier, Scans, TurnLayer
+from .modules import Modules
+from .packed.runner import PackedRunner
+from .ways import Way
 
 
 class Pass:
@@ -28,61 +34,51 @@ class Pass:
     end: one past the last column that attention sees; before: how many columns lie before the new tokens of all rows
     ids: int64 [rows, width]
     positions: of the tokens in their texts, [rows, width], padding at its row's last; [1, width] if all begin alike
-    view: the cache to hand to the model
+    layers: those of the cache that the model gets
     """
 
     def __init__(
         self, chunks: Sequence[Chunk], storage: BlockStorage, device: torch.device, *, aligned: bool = False
     ) -> None:
-        starts = [len(table.tokens) for table, _ in chunks]
-        widths = [len(tokens) for _, tokens in chunks]
-        ends = [start + width for start, width in zip(starts, widths, strict=True)]
-        self.width = max(widths)
-        self.end = max(ends)
-        self.start = starts[0] if starts.count(starts[0]) == len(starts) else None
-        self.alike = widths.count(self.width) == len(widths)
-        padded = [[*tokens, *[tokens[-1]] * (self.width - len(tokens))] for _, tokens in chunks]
-        self.ids = torch.tensor(padded, device=device)
-        self._widths = widths
-        self._lasts = torch.tensor(widths, device=device) - 1
-        steps = torch.arange(self.width, device=device)
+        self._chunks, self._device, self._is_aligned = chunks, device, aligned
+        self._starts = [len(table.tokens) for table, _ in chunks]
+        self.widths = [len(tokens) for _, tokens in chunks]
+        self._ends = [start + width for start, width in zip(self._starts, self.widths, strict=True)]
+        width, self.end = max(self.widths), max(self._ends)
+        self.start = self._starts[0] if self._starts.count(self._starts[0]) == len(self._starts) else None
+        self.alike = self.widths.count(width) == len(self.widths)
+        self.ids = _padded([tokens for _, tokens in chunks], device)
+        steps, lasts = torch.arange(width, device=device), torch.tensor(self.widths, device=device)[:, None] - 1
         if self.start is not None:
             self.positions = (steps + self.start)[None]
         else:
-            self.positions = torch.tensor(starts, device=device)[:, None] + torch.minimum(steps, self._lasts[:, None])
-        self.real = None if self.alike else steps <= self._lasts[:, None]
-        tables = [table for table, _ in chunks]
-        slots = [slots_of(*each) for each in zip(tables, starts, widths, strict=True)]
-        self.places = SlotMapping(torch.as_tensor(np.concatenate(slots)))
-        self.before = self.end - self.width if aligned else self.start or 0
-        gathered = RightAligned if aligned else Gathered
-        self.texts = None if self.start == 0 else gathered(tables, ends, device)
-        self.view = Cache(layers=[_BlockLayer(self, layer) for layer in storage.layers])
+            self.positions = torch.tensor(self._starts, device=device)[:, None] + torch.minimum(steps, lasts)
+        self.real = None if self.alike else steps <= lasts
+        self.before = self.end - width if aligned else self.start or 0
+        self.layers: list[Any] = [_BlockLayer(self, layer) for layer in storage.layers]
 
-    def lasts(self, states: Tensor, ends: Sequence[int] | None = None) -> Tensor:
-        """Of states [rows, width, size] those of the chunks' last tokens; with ends, so many of each chunk."""
-        if ends is not None:
-            return ends_of(states, self._widths, ends)
-        if self.alike:
-            return states[:, -1]
-        return states[torch.arange(len(states), device=states.device), self._lasts]
+    @cached_property
+    def places(self) -> SlotMapping:
+        """Slots for the keys and values of the tokens."""
+        several = zip(self._chunks, self._starts, self.widths, strict=True)
+        slots = [slots_of(chunk.table, start, width) for chunk, start, width in several]
+        return SlotMapping(torch.as_tensor(np.concatenate(slots)))
+
+    @cached_property
+    def texts(self) -> Gathered | RightAligned | None:
+        """The texts whose blocks attention reads; None if all texts begin."""
+        gathered = RightAligned if self._is_aligned else Gathered
+        tables = [table for table, _ in self._chunks]
+        return None if self.start == 0 else gathered(tables, self._ends, self._device)
 
 
-class _BlockLayer(CacheLayerMixin):
-    """One layer's keys and values, as transformers' models see them during a pass."""
-
-    is_sliding = False
-    supports_early_init = False
+class _BlockLayer(CacheLayer):
+    """A layer's keys and values in blocks, as a cache layer for one pass."""
 
     def __init__(self, run: Pass, blocks: LayerBlocks) -> None:
+        super().__init__()  # pyright: ignore[reportUnknownMemberType]
         self.run = run
         self.blocks = blocks
-        self.keys: Tensor | None = None
-        self.values: Tensor | None = None
-        self.is_initialized = False
-
-    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Blocks are allocated when they are first written."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """Write the new tokens. Return the keys and values of the whole texts."""
@@ -103,23 +99,23 @@ class _BlockLayer(CacheLayerMixin):
         """Return length and offset of the keys that `update` returns."""
         return self.run.end, 0
 
-    def get_max_length(self) -> int:
-        """There is no limit here."""
-        return -1
 
-    def get_max_cache_shape(self) -> int:
-        """The same, as older releases of transformers 5 call it."""
-        return self.get_max_length()
+def _padded(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:
+    """Return tokens int64 [rows, width]. Each row is padded with its last token."""
+    width = max(map(len, rows))
+    return torch.tensor([[*row, *[row[-1]] * (width - len(row))] for row in rows], device=device)
 
 
-def by_cut(chunks: Sequence[Chunk]) -> list[list[int]]:
-    """Which chunks begin alike and are as long, those that begin first before the others.
+def by_cut(chunks: Sequence[Chunk], *, is_cut: bool = True) -> list[list[int]]:
+    """Return groups of chunks that begin alike and are as long, in the order of beginnings, each in the order of slots.
 
-    Then a chunk that looks at blocks which another one fills is run after that: these lie before its own beginning.
+    So a chunk runs after those that fill blocks it reads, since these lie before its own beginning.
+    is_cut: False if all texts that continue count as beginning alike
     """
     alike: dict[tuple[int, int], list[int]] = {}
-    for row, (table, tokens) in enumerate(chunks):
-        alike.setdefault((len(table.tokens), len(tokens)), []).append(row)
+    for row in sorted(range(len(chunks)), key=lambda row: chunks[row].table.slot):
+        start, width = len(chunks[row].table.tokens), len(chunks[row].tokens)
+        alike.setdefault((start if is_cut else min(start, 1), width), []).append(row)
     return [alike[cut] for cut in sorted(alike)]
 
 
@@ -147,8 +143,15 @@ def by_width(chunks: Sequence[Chunk]) -> list[list[int]]:
     return groups
 
 
-def ends_of(states: Tensor, widths: Sequence[int], ends: Sequence[int]) -> Tensor:
-    """Of states [rows, width, size], of which a row has `widths` of its own, the last ones, [sum(ends), size]."""
+def ends_of(states: Tensor, widths: Sequence[int], ends: Sequence[int] | None) -> Tensor:
+    """Return the states [rows, size] of the last tokens, from states [rows, width, size] of rows of `widths` tokens.
+
+    ends: numbers of last tokens of the rows, if several are returned, [sum(ends), size]
+    """
+    if ends is None:
+        if min(widths) == states.shape[1]:
+            return states[:, -1]
+        ends = [1] * len(widths)
     both = list(zip(widths, ends, strict=True))
     rows = [row for row, (_, count) in enumerate(both) for _ in range(count)]
     return states[rows, [place for width, count in both for place in range(width - count, width)]]
@@ -165,6 +168,8 @@ def in_passes(
 
     ends: of how many of the last tokens of each chunk there are states, [sum(ends), size], where these are several
     """
+    if len(groups) == 1 and groups[0] == list(range(len(chunks))):
+        return read(chunks, ends)
     parts = [
         read([chunks[row] for row in group], None if ends is None else [ends[row] for row in group]) for group in groups
     ]
@@ -176,64 +181,105 @@ def in_passes(
     return hidden
 
 
-Run = Callable[..., Tensor]
-_GROUPS = {"padded": by_width, "aligned": by_length, "equal": by_cut}
 _MASKED_BY_BOOL, _MASKED_BY_ADDITION = {"sdpa"}, {"eager"}
 
 
 class BodyRunner:
-    """Runs a decoder with keys and values that are copied out of blocks, whole texts of them, or without any.
+    """The runner of decoders by their own modules. Each group of chunks is a forward pass.
 
-    rows: what runs together, and how it is shown to the model
-        "padded": rows of different lengths, kept apart by `masks`
-        "aligned": rows that are as long, wherever they begin, padded on the left: so transformers runs texts of several
-            lengths, and positions are right which a model works out from a mask or from columns
-        "equal": rows that begin alike and are as long, for which a model's own masks are right, and so several passes
-        "whole": all texts from their beginning, without a cache; "alone": each by itself, for attention that chooses
-            among all columns, padding too
-    takes_positions: whether the model takes positions of tokens
+    way: decides which chunks form a group, and what the model gets, see `Way`
+    kinds: the memory of each layer; carrier: passes it to the modules
+    packed: attention over blocks, with which rows may begin anywhere; None for the model's own attention
+    masks: for rows of different lengths
     """
 
     def __init__(
         self,
-        run: Run,
+        modules: Modules,
+        way: Way,
         device: torch.device,
-        rows: Literal["padded", "aligned", "equal", "whole", "alone"],
-        takes_positions: bool = False,
+        kinds: Sequence[LayerMemory],
+        carrier: Carrier,
+        packed: PackedRunner | None = None,
         masks: AttentionMasks | None = None,
     ) -> None:
-        self._run = run
+        self._modules = modules
+        self._way = way
         self._device = device
-        self.rows = rows
-        self._takes_positions = takes_positions
+        self._carrier = carrier
+        self._packed = packed
         self._masks = masks
+        self._scans = Scans(device)
+        self._is_cut = packed is None and any(kind.reach is not None for kind in kinds)
 
     def read(self, chunks: Sequence[Chunk], storage: Any, ends: Sequence[int] | None = None) -> Tensor:
         """The states [chunks, size] of the last tokens; with ends [sum(ends), size], so many of each chunk."""
-        match self.rows:
-            case "whole":
-                return self._whole(chunks, ends)
-            case "alone":
-                return in_passes(chunks, [[row] for row in range(len(chunks))], self._whole, ends)
-            case rows:
-                return in_passes(chunks, _GROUPS[rows](chunks), partial(self._pass, storage), ends)
+        return in_passes(chunks, self._groups(chunks), partial(self._read, storage), ends)
 
-    def _pass(self, storage: BlockStorage, chunks: Sequence[Chunk], ends: Sequence[int] | None) -> Tensor:
-        now = Pass(chunks, storage, self._device, aligned=self.rows == "aligned")
-        more: dict[str, Any] = {"position_ids": now.positions} if self._takes_positions else {}
+    def _groups(self, chunks: Sequence[Chunk]) -> list[list[int]]:
+        if self._way.alone:
+            return [[row] for row in range(len(chunks))]
+        match self._way.rows:
+            case "whole":
+                return [list(range(len(chunks)))]
+            case "padded":
+                return by_width(chunks)
+            case "aligned":
+                return by_length(chunks)
+            case _:
+                return by_cut(chunks, is_cut=self._is_cut)
+
+    def _read(self, storage: Any, chunks: Sequence[Chunk], ends: Sequence[int] | None) -> Tensor:
+        """Run one group; see `read`."""
+        widths = [len(tokens) for _, tokens in chunks]
+        if self._way.rows == "whole":
+            texts = [[*table.tokens, *tokens] for table, tokens in chunks]
+            widths, states = list(map(len, texts)), self._modules(_padded(texts, self._device), use_cache=False)
+        elif self._way.continues or widths[0] == 1 or not chunks[0].table.tokens:
+            states = self._pass(storage, chunks)
+        else:
+            places = range(widths[0])
+            states = torch.cat([self._pass(storage, [_one(chunk, at) for chunk in chunks]) for at in places], 1)
+        return ends_of(states, widths, ends)
+
+    def _pass(self, storage: BlockStorage, chunks: Sequence[Chunk]) -> Tensor:
+        """Return the states [rows, width, size] of all tokens."""
+        slots, network = [table.slot for table, _ in chunks], self._modules.network
+        before = storage.rows(slots) if chunks[0].table.tokens else None
+        run: Callable[..., Tensor] = self._modules
+        more: dict[str, Any] = {}
+        layers: Sequence[Any]
+        if self._packed is None:
+            now = Pass(chunks, storage, self._device, aligned=self._way.rows == "aligned")
+            ids, positions, layers, more = now.ids, now.positions, now.layers, self._masked(now, len(chunks))
+        else:
+            step = self._packed.step(chunks, storage)
+            ids, positions = torch.tensor([step.ids, step.positions], device=self._device).view(2, len(chunks), -1)
+            layers = [TurnLayer(step, number) for number in range(len(storage.layers))]
+            run = self._packed.over(step)
+        if self._modules.takes_positions:
+            more["position_ids"] = positions
+        with self._scans.of(network, ids.shape[1]), self._carrier.shown(network, layers, before) as shown:
+            states = run(ids, use_cache=True, **shown.arguments, **more)
+        storage.store(slots, shown.found)
+        return states
+
+    def _masked(self, now: Pass, rows: int) -> dict[str, Any]:
+        """Return the mask of a pass as an argument, for models that need one."""
         if self._masks is not None:
             own = now.start == 0 or (now.start is not None and now.alike)  # the model's own masks are right
-            more["attention_mask"] = None if own else self._masks(now.positions.expand(len(chunks), -1), now.end)
-        elif self.rows == "aligned" and now.texts is not None and now.texts.absent is not None:
-            more["attention_mask"] = (~now.texts.absent).long()
-        return now.lasts(self._run(now.ids, cache=now.view, use_cache=True, **more), ends)
+            return {"attention_mask": None if own else self._masks(now.positions.expand(rows, -1), now.end)}
+        if self._way.rows == "aligned" and now.texts is not None and now.texts.absent is not None:
+            return {"attention_mask": (~now.texts.absent).long()}
+        return {}
 
-    def _whole(self, chunks: Sequence[Chunk], ends: Sequence[int] | None) -> Tensor:
-        texts = [[*table.tokens, *tokens] for table, tokens in chunks]
-        width = max(map(len, texts))
-        padded = [[*text, *[text[-1]] * (width - len(text))] for text in texts]
-        states = self._run(torch.tensor(padded, device=self._device), use_cache=False)
-        return ends_of(states, list(map(len, texts)), [1] * len(texts) if ends is None else ends)
+
+def _one(chunk: Chunk, place: int) -> Chunk:
+    """Return one token of a chunk, with those before it in the table."""
+    table, tokens = chunk
+    before = BlockTable(table.source)
+    before.tokens, before.blocks, before.slot = [*table.tokens, *tokens[:place]], table.blocks, table.slot
+    return Chunk(before, tokens[place : place + 1])
 
 
 class AttentionMasks:

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ...errors import ModelError, OptionError
+from ...errors import OptionError
 from ...tokenizers_adapter import Vocabulary
 from ..memory.tables import BlockTable, Chunk
 from ..memory.weights import kind_of
 from ..sending import Sendable
 from .blocks.reach import LayerMemory, layer_kinds, unscaled_context
-from .blocks.storage import BlockStorage, NoMemory
+from .blocks.storage import BlockStorage
 from .body import AttentionMasks, BodyRunner
+from .caches import find_carrier
 from .generation_config import answers_bare, begin_of, eos_ids, forces_end, suppressed_of
 from .head import Head, HeadedModel, QuantizedHead, described_head, find_head, states_of
 from .media.encoder import MediaEncoder
 from .media.families import family_of
 from .media.processing import is_processor
+from .modules import Modules
 from .packed.decoder import DescribedDecoder
 from .packed.lora import LoraAdapters
 from .packed.runner import PackedRunner
 from .protocol import Memory, Runner, kinds_read
-from .quick import QuickBody
-from .states import Carrier, Scans, StatesRunner, StateStorage, find_carrier
-from .stock import cache_argument, entry_device, is_spread, strangeness
+from .stock import cache_argument, entry_device, is_spread
 from .ways import Way, check_numbers, distance, is_rounding, is_to_be_verified, tolerance, way_of
 
 _TEXT = [0, 1, 2, 3, 1, 0, 3]
@@ -88,14 +86,11 @@ class DecoderModel(HeadedModel, Sendable):
                 self.media = MediaEncoder(model, self._body, tokenizer, family)
                 tokenizer = self.media.processing.tokenizer
         self.tokenizer = tokenizer
-        self._cache_name = cache_argument(self._body)
         self._cached = cache
         self._config = config
-        self._layers: int = config.num_hidden_layers
+        self._layers: int = config.num_hidden_layers if cache else 0
         self._kinds = self._layer_kinds() if cache else []
-        self._quick: QuickBody | None = None
         self.adapters: tuple[str, ...] = tuple(adapters or ())
-        self._carrier: Carrier | None = None
         self._keeps_states = any(kind.states for kind in self._kinds)
         sizes = [kind.reach.longest for kind in self._kinds if kind.reach is not None]
         known = [size for size in sizes if size is not None]
@@ -113,7 +108,7 @@ class DecoderModel(HeadedModel, Sendable):
         self.answers_bare = answers_bare(model)
 
     def _layer_kinds(self) -> list[LayerMemory]:
-        if self._cache_name is None and "state" in inspect.signature(self._body.forward).parameters:
+        if cache_argument(self._body) == "state":
             return [LayerMemory(states=1)] * self._layers
         return layer_kinds(self._config)
 
@@ -143,27 +138,33 @@ class DecoderModel(HeadedModel, Sendable):
         check_numbers(self.model, logits)
         hidden: Any = getattr(found[-1], "last_hidden_state", None) if found else None
         head = None if hidden is None else find_head(self.model, hidden[0], logits)
-        self._take_head(head, logits.shape[-1], 0 if hidden is None else hidden.shape[-1])
+        described = None if head is None else described
+        self._take_head(head, logits.shape[-1], 0 if hidden is None else hidden.shape[-1], described)
         if self.media is not None and head is None:
             raise OptionError(
                 f"{type(self.model).__name__} has a head that is not known; give its tokenizer in place of its "
                 "processor, to read texts alone"
             )
         if self._cached:
-            return self._choose(text, logits, None if head is None else described)
+            return self._choose(text, logits, described)
         # Where attention chooses some of all columns, padding might be among them.
-        rows = "whole" if getattr(self._config, "index_topk", None) is None else "alone"
-        return BodyRunner(partial(self._run, self._body), self.device, rows)
+        self._way = Way("whole", alone=getattr(self._config, "index_topk", None) is not None)
+        return self._made(self._way)
 
-    def _take_head(self, head: Head | QuantizedHead | None, width: int, hidden: int) -> None:
+    def _take_head(
+        self, head: Head | QuantizedHead | None, width: int, hidden: int, described: DescribedDecoder | None
+    ) -> None:
         self._head, self._width = head, width
+        # Adapters run beside the modules themselves.
+        is_quick = self._cached and head is not None and described is None and not (self._spread or self.adapters)
+        self._modules = Modules(self._body, None if head is not None else self.model, width, is_quick=is_quick)
         self.embedding_size: int = 0 if head is None else hidden
         # On an accelerator, several small launches cost more than one over all tokens.
         self.sparse_head_limit = head.sparse_head_limit if head is not None and self.device.type == "cpu" else 0
 
     def _as_described(self, described: DescribedDecoder, head: Head | QuantizedHead) -> Runner:
         """The runner of a model that is known by its description. Raises ModelError for weights that are no numbers."""
-        self._take_head(head, self.model.get_output_embeddings().out_features, described.description.hidden)
+        self._take_head(head, self.model.get_output_embeddings().out_features, described.description.hidden, described)
         self._way = Way("packed")
         runner = self._made(self._way, described)
         check_numbers(self.model, head(self._measure(runner, _TEXT), None))
@@ -176,7 +177,6 @@ class DecoderModel(HeadedModel, Sendable):
         architecture and options were compared. Of any other a few tokens are read in two rows of different lengths, and
         their logits compared with those of the whole text; so they are where a known way raises an error.
         """
-        self._quick = None if described is not None else self._quick_body()
         known = Way("packed") if described is not None else way_of(self._decoder)
         trusted = None if is_to_be_verified() else known
         causes: list[str] = []
@@ -197,12 +197,6 @@ class DecoderModel(HeadedModel, Sendable):
             "pass cache=False to run it, slowly, without a cache"
         )
 
-    def _quick_body(self) -> QuickBody | None:
-        """The body with quick parts, where there are some for it."""
-        # Adapters run beside the modules themselves.
-        known = self._head is not None and not (self._spread or self.adapters) and QuickBody.suits(self._body)
-        return QuickBody(self._body) if known and strangeness(self._body) is None else None
-
     def _described(self) -> DescribedDecoder | None:
         suits = self._cached and not self._spread and not self._keeps_states
         return DescribedDecoder.of(self._body, self._config) if suits else None
@@ -219,36 +213,24 @@ class DecoderModel(HeadedModel, Sendable):
         if self.media is not None:
             return
         # With windows under other names a model cuts them out by the number of columns, not by positions.
-        if self._takes_positions and getattr(self._config, "attention_types", None) is None:
+        if self._modules.takes_positions and getattr(self._config, "attention_types", None) is None:
             yield Way("padded")
         if self.window is None:  # else blocks are freed, and columns would be missing
             yield Way("aligned")
         yield Way("equal")
 
     def _made(self, way: Way, described: DescribedDecoder | None = None) -> Runner:
-        """The runner of the model in a way, by the body with quick parts if there is one."""
-        body: Any = self._body if self._quick is None else self._quick.network
-        run = partial(self._run, body)
+        """The runner of the model in a way."""
+        modules, kinds = self._modules, self._kinds
         if way.rows == "packed":
-            return PackedRunner(self._body, self._config, run, described, media=self.media)
-        if way.rows == "states":
-            return self._states_runner(way, body, run)
-        masks = None
+            return PackedRunner(modules, self._config, described, media=self.media)
+        few = torch.tensor([_TEXT[:2]] * 3, device=self.device)
+        carrier = find_carrier(modules.network, kinds, modules.cache_name, few)
+        attends = way.rows == "states" and way.blocks and any(kind.reach is not None for kind in kinds)
+        packed, masks = PackedRunner(modules, self._config) if attends else None, None
         if way.rows == "padded":
             masks = AttentionMasks(self._config, self._config._attn_implementation, self.model.dtype)
-        return BodyRunner(run, self.device, way.rows, self._takes_positions, masks)
-
-    def _states_runner(self, way: Way, body: Any, run: Callable[..., Tensor]) -> StatesRunner:
-        names = inspect.signature(body.forward).parameters
-        attends = any(kind.reach is not None for kind in self._kinds)
-        if self._carrier is None:
-            few = torch.tensor([_TEXT[:2]] * 3, device=self.device)
-            self._carrier = find_carrier(body, self._kinds, self._cache_name or "state", few)
-        return StatesRunner(
-            body, self._kinds, run, carrier=self._carrier, device=self.device, takes_positions="position_ids" in names,
-            packed=PackedRunner(self._body, self._config, run) if attends and way.blocks else None,
-            continues=way.continues, alone=way.alone, scans=Scans(body, self.device),
-        )  # fmt: skip
+        return BodyRunner(modules, way, self.device, kinds, carrier, packed, masks)
 
     def _keep_in(self, name: str) -> None:
         """Store the KV cache in another dtype. Raises OptionError if no kernel supports it."""
@@ -286,25 +268,21 @@ class DecoderModel(HeadedModel, Sendable):
         for number in range(len(adapters)):
             self._measure(self._runner, _TEXT, number + 1)
 
-    @property
-    def _takes_positions(self) -> bool:
-        return "position_ids" in inspect.signature(self._body.forward).parameters
-
     def _measure(self, runner: Runner, text: list[int], source: int | None = None) -> Tensor:
         """Read a text, to learn how much of it is kept; the state [1, size] of its last token, or logits."""
-        storage, table = self._storage(1), BlockTable(source)
+        storage, table = self.make_memory(1), BlockTable(source)
         table.blocks.append(0)
         table.slot = 0
         states = runner.read([Chunk(table, text)], storage)
         self.block_bytes = storage.bytes
-        self.state_bytes = storage.state_bytes if isinstance(storage, StateStorage) else 0
+        self.state_bytes = storage.state_bytes
         return states
 
     def _is_right(self, runner: Runner, text: list[int], logits: Tensor) -> bool:
         """Read the text in two rows of different lengths, and compare the logits."""
         if self.media is not None and self.media.joins_prompts:
             return self._is_right_joined(runner, text)
-        storage = self._storage(2)
+        storage = self.make_memory(2)
         tables = [BlockTable(), BlockTable()]
         for number, table in enumerate(tables):
             table.blocks.append(1 - number)
@@ -323,7 +301,7 @@ class DecoderModel(HeadedModel, Sendable):
             for table, tokens in chunks:
                 table.tokens.extend(tokens)
         self.block_bytes = storage.bytes // 2
-        self.state_bytes = storage.state_bytes if isinstance(storage, StateStorage) else 0
+        self.state_bytes = storage.state_bytes
         far = max(distance(one, other) for one, other in zip(found, expected, strict=True))
         if self.block_bytes + self.state_bytes == 0:
             return False
@@ -337,7 +315,7 @@ class DecoderModel(HeadedModel, Sendable):
     def _is_right_joined(self, runner: Runner, text: list[int]) -> bool:
         """Compare the logits of a model with bidirectional attention in prompts."""
         assert self.media is not None
-        ids, storage, table = torch.tensor([text], device=self.device), self._storage(1), BlockTable()
+        ids, storage, table = torch.tensor([text], device=self.device), self.make_memory(1), BlockTable()
         table.blocks.append(0)
         rows, _held = self.media.joined(tuple(text), ())
         found = self.logits(runner.read([Chunk(table, rows)], storage), [0], None)
@@ -349,14 +327,9 @@ class DecoderModel(HeadedModel, Sendable):
         context = "" if self.context is None else f", context {self.context:,}"
         return f"<DecoderModel {type(self.model).__name__}, {self._width:,} tokens{context}, on {self.device}>"
 
-    def make_memory(self, blocks: int) -> BlockStorage | NoMemory:
+    def make_memory(self, blocks: int) -> BlockStorage:
         """Room for `blocks` blocks of keys and values, taken when the first is written, and for states as they come."""
-        if not self._cached:
-            return NoMemory()
-        return self._storage(blocks)
-
-    def _storage(self, blocks: int) -> BlockStorage:
-        return (StateStorage if self._keeps_states else BlockStorage)(blocks, self._layers, self._kept)
+        return BlockStorage(blocks, self._layers, self._kept)
 
     def forward(self, chunks: Sequence[Chunk], memory: Memory) -> Tensor:
         """Return hidden states [chunks, size] of the last tokens; logits [chunks, V] without a separate head."""
@@ -372,7 +345,8 @@ class DecoderModel(HeadedModel, Sendable):
         return self._read(chunks, memory, ends)
 
     def _read(self, chunks: Sequence[Chunk], memory: Memory, ends: Sequence[int] | None) -> Tensor:
-        states = self._now().read(chunks, memory, ends)
+        self._modules.refresh()
+        states = self._runner.read(chunks, memory, ends)
         return states.to(self.device) if self._spread else states
 
     def pool(self, hidden: Tensor, rows: Sequence[int]) -> Tensor:
@@ -389,13 +363,6 @@ class DecoderModel(HeadedModel, Sendable):
         """True for a model with an audio part, wrapped with its processor."""
         return "audio" in kinds_read(self)
 
-    def _now(self) -> Runner:
-        """The runner of the model as it is: made anew, of the same way, where its modules are not what they were."""
-        if self._quick is not None and not self._quick.is_intact:
-            self._quick = self._quick_body()
-            self._runner = self._made(self._way)
-        return self._runner
-
     @property
     def parts(self) -> tuple[PackedRunner, Head] | None:
         """The runner of packed steps and the head, if separate, on one device, and not quantized.
@@ -403,18 +370,6 @@ class DecoderModel(HeadedModel, Sendable):
         None if positions do not follow from indices alone, as after images of some models.
         """
         is_plain = self.media is None or self.media.has_plain_positions
-        head, runner = self._head if is_plain and not self._spread else None, self._now()
+        self._modules.refresh()
+        head, runner = self._head if is_plain and not self._spread else None, self._runner
         return (runner, head) if isinstance(head, Head) and isinstance(runner, PackedRunner) else None
-
-    def _run(self, body: Any, ids: Tensor, *, cache: Any = None, **arguments: Any) -> Tensor:
-        """States of the body, or logits of the whole model where the head is not apart."""
-        if cache is not None:
-            arguments[self._cache_name or "past_key_values"] = cache
-        if self._head is not None:
-            given = {"inputs_embeds" if ids.is_floating_point() else "input_ids": ids}
-            with torch.no_grad():  # kernels leave nothing behind that gradients could follow
-                return body(**given, **arguments).last_hidden_state
-        logits: Tensor = self.model(input_ids=ids, **arguments).logits
-        if logits.shape[-1] != self._width:
-            raise ModelError(f"the model returned {logits.shape[-1]} logits; it began with {self._width}")
-        return logits

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.cache_utils import Cache
 
 from ...errors import OptionError
 from ...tokenizers_adapter import Vocabulary
@@ -17,7 +17,8 @@ from ..memory.tables import BlockTable, Chunk
 from ..memory.weights import kind_of
 from ..sending import Sendable
 from .blocks.storage import BlockStorage
-from .body import Pass, by_cut, in_passes
+from .body import Pass, by_cut, ends_of, in_passes
+from .caches import CacheLayer
 from .generation_config import eos_ids, forces_end, suppressed_of
 from .head import Head, HeadedModel, QuantizedHead, find_head
 from .protocol import Memory
@@ -85,19 +86,13 @@ def _put_together(sources: list[EncodedSource]) -> SourceInputs:
     return SourceInputs(Cache(layers=layers), like.new_zeros(1, 1, 1).expand(count, longest, 1), mask)
 
 
-class SourceLayer(CacheLayerMixin):
+class SourceLayer(CacheLayer):
     """One layer's keys and values of the rows at hand: [rows, heads, length, head size]."""
-
-    is_sliding = False
-    supports_early_init = False
 
     def __init__(self, keys: Tensor, values: Tensor) -> None:
         self.keys: Tensor | None = keys
         self.values: Tensor | None = values
         self.is_initialized = True
-
-    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """There is nothing to allocate."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """Raise AssertionError: cross-attention does not update sources."""
@@ -110,14 +105,6 @@ class SourceLayer(CacheLayerMixin):
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Return length and offset of the keys."""
         return self.get_seq_length(), 0
-
-    def get_max_length(self) -> int:
-        """Sources do not grow."""
-        return self.get_seq_length()
-
-    def get_max_cache_shape(self) -> int:
-        """The same, as older releases of transformers 5 call it."""
-        return self.get_max_length()
 
 
 def _stacked(parts: Sequence[Tensor], length: int) -> Tensor:
@@ -154,7 +141,7 @@ class EncoderDecoderModel(HeadedModel, Sendable):
         self.start_ids = _start_ids(model)
         self._encoder: Any = model.get_encoder()
         self._decoder: Any = model.get_decoder()
-        self._cache_name = cache_argument(self._decoder) or "past_key_values"
+        self._cache_name = cache_argument(self._decoder)
         self._layers: int = getattr(config, "num_decoder_layers", None) or config.decoder_layers
         self.block_bytes = 0
         self._source_bytes = 0
@@ -250,7 +237,7 @@ class EncoderDecoderModel(HeadedModel, Sendable):
         from transformers import EncoderDecoderCache
 
         now, source = Pass(chunks, storage, self.device), next(sources)
-        both = EncoderDecoderCache(now.view, source.view)
+        both = EncoderDecoderCache(Cache(layers=now.layers), source.view)
         both.is_updated = dict.fromkeys(range(self._layers), True)
         states = self._decoder(
             input_ids=now.ids,
@@ -259,7 +246,7 @@ class EncoderDecoderModel(HeadedModel, Sendable):
             use_cache=True,
             **{self._cache_name: both},
         )
-        return now.lasts(states.last_hidden_state, ends)
+        return ends_of(states.last_hidden_state, now.widths, ends)
 
 
 def _text_prefix(tokenizer: Any, vocabulary: Vocabulary) -> bytes:

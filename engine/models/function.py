@@ -15,7 +15,7 @@ from ...tokenizers_adapter import Vocabulary
 from ..memory.tables import Chunk
 from ..scores import as_list
 from ..sending import Sendable
-from .blocks.storage import NoMemory
+from .blocks.storage import BlockStorage
 from .protocol import BEGIN, Memory, Tokenizer
 
 Prefix = tuple[int, ...]
@@ -55,9 +55,9 @@ class FunctionModel(Sendable):
         name = getattr(self._logits, "__name__", type(self._logits).__name__)
         return f"<FunctionModel of {name}, {self.vocabulary.size:,} tokens>"
 
-    def make_memory(self, blocks: int) -> NoMemory:
+    def make_memory(self, blocks: int) -> BlockStorage:
         """Nothing: the tables have the token ids."""
-        return NoMemory()
+        return BlockStorage(blocks, 0)
 
     def forward(self, chunks: Sequence[Chunk], memory: Memory) -> list[Prefix]:
         """Return the texts; the function is only called by `logits`."""

@@ -56,7 +56,7 @@ class Memory(Protocol):
 
 
 class Runner(Protocol):
-    """Runs a decoder over chunks: packed (packed/), with states (states/), or by transformers' attention (body/)."""
+    """Runs a decoder over chunks: in packed steps (packed/runner.py), or in rows by its modules (body.py)."""
 
     def read(self, chunks: Sequence[Chunk], storage: Any, ends: Sequence[int] | None = None) -> Tensor:
         """Return states [chunks, size] of the last tokens, or [sum(ends), size] of the last ends[i] of chunk i."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Iterator
-from operator import is_
 from types import FunctionType
 from typing import Any
 
@@ -20,52 +18,14 @@ _FILES: tuple[Any, ...] = (torch.__file__, transformers.__file__, quantized.__fi
 _HOMES = tuple(os.path.dirname(os.path.abspath(str(file))) + os.sep for file in _FILES)
 _NAMES = ("torch.nn.modules.", "transformers.", f"{quantized.__name__}.")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_FORWARD = _HOOKS[:2]
 _CAPTURING = "transformers.utils.output_capturing"
-_get: Any = dict[str, Any].get
-_CACHES = ("cache", "past_key_values", "cache_params")
+_CACHES = ("cache", "past_key_values", "cache_params", "state")
 
 
-def cache_argument(network: Any) -> str | None:
-    """The argument by which a network takes its cache: `cache` from transformers 5.24 on; None if it takes none."""
+def cache_argument(network: Any) -> str:
+    """Return the argument by which a network takes a cache or states; it is `cache` from transformers 5.24 on."""
     names = inspect.signature(network.forward).parameters
-    return next((name for name in _CACHES if name in names), None)
-
-
-class Links:
-    """Links of a network to all that it is made of: modules, parameters and buffers, and how it is called."""
-
-    def __init__(self, network: torch.nn.Module) -> None:
-        links = list(_links_of(network))
-        self._holders, self._names, self._parts = ([link[place] for link in links] for place in range(3))
-        self._own = list(map(vars, network.modules()))
-        self._hooks: list[Any] = [held[name] for held in self._own for name in _FORWARD]
-        self._called = self._calls()
-
-    @property
-    def are_intact(self) -> bool:
-        """True if all modules, parameters and buffers are the same."""
-        found: Any = map(_get, self._holders, self._names)
-        return all(map(is_, found, self._parts))
-
-    @property
-    def are_called_alike(self) -> bool:
-        """True if hooks, modules in training, and modules with a forward of their own are as many as they were."""
-        return self._calls() == self._called
-
-    def _calls(self) -> tuple[int, int, int]:
-        own = self._own
-        return sum(map(len, self._hooks)), sum(held["training"] for held in own), sum("forward" in held for held in own)
-
-
-def _links_of(module: Any) -> Iterator[tuple[dict[str, Any], str, Any]]:
-    """Below a module: dictionaries that hold something of a name."""
-    for held in (module._parameters, module._buffers):
-        for name, tensor in held.items():
-            yield held, name, tensor
-    for name, child in module._modules.items():
-        yield module._modules, name, child
-        yield from _links_of(child)
+    return next((name for name in _CACHES if name in names), "past_key_values")
 
 
 def strangeness(network: Any) -> str | None:

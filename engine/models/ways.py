@@ -41,14 +41,20 @@ _HARMLESS = {
 class Way:
     """A way to run a decoder.
 
-    rows: "packed" steps, with attention over blocks; "states" of recurrent layers; or with attention of its own, rows
-        that are "padded" under masks, "aligned" on the right, or "equal" in length and beginning
-    blocks: of states, whether what attends beside them does so over blocks
+    rows: "packed" steps, with attention over blocks; or rows that the modules read with caches of transformers
+        "states": of recurrent layers, rows that are as long, all of which begin, or all of which go on
+        "padded": rows of different lengths, kept apart by masks
+        "aligned": rows that are as long, wherever they begin, padded on the left: so transformers runs texts of several
+            lengths, and positions are right which a model works out from a mask or from columns
+        "equal": rows that begin alike and are as long, for which a model's own masks are right, and so several passes
+        "whole": all texts from their beginning, without a cache
+    blocks: of states, whether what attends beside them does so over blocks; else rows that go on begin alike too
     continues: of states, whether a text can go on with several tokens at once; else it does so with one after the other
-    alone: of states, whether each text runs by itself, where a model mixes those that go on together
+    alone: whether each text runs by itself, where a model mixes those that go on together, or attention chooses among
+        all columns, padding too
     """
 
-    rows: Literal["packed", "states", "padded", "aligned", "equal"]
+    rows: Literal["packed", "states", "padded", "aligned", "equal", "whole"]
     blocks: bool = True
     continues: bool = True
     alone: bool = False

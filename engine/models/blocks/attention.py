@@ -78,6 +78,12 @@ def attend(
     return out
 
 
+def attend_layer(step: PackedStep | DeviceStep, number: int, queries: Tensor, scale: float) -> Tensor:
+    """Return `attend` for a layer by its number, without soft cap and sinks. Keys and values are in its blocks."""
+    scoring = Scoring(scale, None, None)
+    return attend(step, step.layers[number], step.reaches[number], (queries, None, None), scoring)
+
+
 def _mutually(
     out: Tensor,
     queries: Tensor,

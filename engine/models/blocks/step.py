@@ -34,6 +34,11 @@ class DeviceStep(NamedTuple):
     turn: int | None = None
     mutual: list[tuple[int, int]] | None = None
 
+    @property
+    def places(self) -> SlotMapping:
+        """Slots of the tokens; -1 for tokens without one."""
+        return SlotMapping(self.rows.slots)
+
     def write(self, layer: LayerBlocks, keys: Tensor, values: Tensor) -> None:
         """Write keys and values [tokens, heads, size] of the step's tokens that have a slot."""
         slots = self.rows.slots

@@ -1,8 +1,8 @@
-"""Keys and values of all layers, in blocks."""
+"""Keys and values of all layers, in blocks, and states of texts, in slots."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import cache
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -124,16 +124,30 @@ class LayerBlocks:
         return _widened(keys, self.sizes[0]), _widened(values, self.sizes[1])
 
 
+States = dict[Hashable, Tensor]
+"""Tensors [rows, ...], by which state of which layer they are."""
+
+
 class BlockStorage:
-    """The keys and values of a model's layers, kept as `LayerBlocks` says; allocated when a first token is written."""
+    """The keys and values of a model's layers, kept as `LayerBlocks` says; allocated when a first token is written.
+
+    States of recurrent layers are stored in slots, one for a text; storage grows with the slots in use.
+    layers: 0 for models that compute every step from the whole text
+    """
 
     def __init__(self, blocks: int, layers: int, kept: torch.dtype | None = None) -> None:
         self.layers = [LayerBlocks(blocks, kept) for _ in range(layers)]
+        self._stored: States = {}
 
     @property
     def bytes(self) -> int:
-        """Bytes that are allocated."""
+        """Bytes of blocks that are allocated."""
         return sum(layer.keys.nbytes + layer.values.nbytes for layer in self.layers)
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the state of one text."""
+        return sum(stored[0].nbytes for stored in self._stored.values())
 
     def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy blocks, in all layers and all at once: each pair is (from, to)."""
@@ -145,18 +159,42 @@ class BlockStorage:
                 layer.keys[targets] = layer.keys[sources]
                 layer.values[targets] = layer.values[sources]
 
+    def rows(self, slots: Sequence[int]) -> States:
+        """The states of texts. Where their slots lie side by side what is written to these is stored at once."""
+        first, count = slots[0], len(slots)
+        if list(slots) == list(range(first, first + count)):
+            return {key: stored[first : first + count] for key, stored in self._stored.items()}
+        return {key: stored[torch.tensor(slots, device=stored.device)] for key, stored in self._stored.items()}
+
+    def store(self, slots: Sequence[int], states: States) -> None:
+        """Keep the states of texts, all that there are."""
+        index: Tensor | None = None
+        for key, state in states.items():
+            stored = self._room(key, state, max(slots) + 1)
+            if stored[slots[0]].data_ptr() == state.data_ptr():
+                continue
+            if index is None:
+                index = torch.tensor(slots, device=state.device)
+            stored[index] = state
+
     def copy_states(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """There are none."""
+        """Copy states, all at once: each pair is (from, to)."""
+        most = max(target for _, target in pairs) + 1
+        for key in self._stored:
+            stored = self._room(key, self._stored[key], most)
+            sources, targets = torch.tensor(pairs, device=stored.device).T
+            stored[targets] = stored[sources]
 
-
-class NoMemory:
-    """The memory of models that compute every step from the whole text: nothing, the token ids are in the tables."""
-
-    def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """There is nothing to copy."""
-
-    def copy_states(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """There is nothing to copy."""
+    def _room(self, key: Hashable, like: Tensor, count: int) -> Tensor:
+        """Room under a key, with as many slots or more; made for entries such as those of `like`."""
+        stored = self._stored.get(key)
+        if stored is not None and len(stored) >= count:
+            return stored
+        larger = like.new_zeros(max(count, 8 if stored is None else 2 * len(stored)), *like.shape[1:])
+        if stored is not None:
+            larger[: len(stored)] = stored
+        self._stored[key] = larger
+        return larger
 
 
 class SlotMapping:

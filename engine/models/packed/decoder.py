@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Protocol, Self
 
-import torch
 from torch import Tensor
 
-from ..blocks.step import PackedStep
-from ..blocks.storage import LayerBlocks
+from ..blocks.step import DeviceStep, PackedStep
 from .architectures import NotDescribedError
 from .description import DecoderDescription, DecoderWeights, Source
 from .device import DeviceKernels
@@ -17,11 +15,9 @@ from .host import HostKernels
 from .quantized import QuantizedKernels
 from .source import ModuleSource
 
-Attend = Callable[[int, Tensor], Tensor]
-
 
 class Backend(Protocol):
-    """Computes with the weights of a decoder, what lies in attention apart."""
+    """The kernels of a device for decoders, with the weights of one."""
 
     def __init__(self, description: DecoderDescription, weights: DecoderWeights[Any]) -> None: ...
 
@@ -30,16 +26,14 @@ class Backend(Protocol):
         """Test support for a description, and for the dtype and device of norm weights."""
         ...
 
-    def read(
-        self,
-        ids: Tensor,
-        positions: Tensor,
-        slots: Tensor,
-        layers: Sequence[LayerBlocks],
-        attend: Attend,
-        step: PackedStep | None = None,
-    ) -> Tensor:
-        """States [n, hidden] after the last norm, as `DescribedDecoder.run` has them."""
+    def read(self, ids: Tensor, positions: Tensor, step: PackedStep | DeviceStep) -> Tensor:
+        """States [n, hidden] after the last norm, of packed tokens.
+
+        ids, positions: int64 [n]; for ids there may be what they begin as, [n, hidden]
+        step: says where keys and values go, of tokens that have a slot, and what attention sees; what is not allocated
+            yet is, which a graph that is captured should not have to do
+        Nothing here waits for the device or depends on what is in tensors there.
+        """
         ...
 
 
@@ -50,8 +44,8 @@ BACKENDS: Mapping[str, type[Backend]] = {"cpu": HostKernels, "cuda": DeviceKerne
 class DescribedDecoder:
     """A body whose description is known, of transformers or a source itself, for which its device has kernels.
 
-    A captured graph holds the addresses of weights: it is good for as long as the number of `prepare` is the same,
-    which has to be called before one is captured.
+    `kernels` compute with it where `prepare` has just given a number. A captured graph holds the addresses of weights:
+    it is good for as long as that number is the same.
     Raises NotDescribedError where the body is no such one.
     """
 
@@ -93,29 +87,6 @@ class DescribedDecoder:
             self._source = None
             return None
         return self._number
-
-    @torch.no_grad()
-    def run(
-        self,
-        ids: Tensor,
-        positions: Tensor,
-        slots: Tensor,
-        layers: Sequence[LayerBlocks],
-        attend: Attend,
-        step: PackedStep | None = None,
-    ) -> Tensor:
-        """States [n, hidden] after the last norm, of packed tokens, where `prepare` has just given a number.
-
-        ids, positions: int64 [n]; for ids there may be what they begin as, [n, hidden]
-        slots: int32 [n], block * BLOCK + place in the block; -1 for tokens whose keys and values are not kept
-        layers: where these go; what is not allocated yet is, which a graph that is captured should not have to do
-        attend: from a layer's number and its queries [n, heads, size] to what they get from the values, of the same
-            shape; keys and values are in the layer's blocks by then
-        step: the packed step of these tokens and layers, where there is one; a backend with kernels of attention may
-            read it in one call, without `attend`
-        Nothing here waits for the device or depends on what is in tensors there.
-        """
-        return self.kernels.read(ids, positions, slots, layers, attend, step)
 
     def _arrange(self) -> None:
         """Check the body and lay out its weights. Raises NotDescribedError."""

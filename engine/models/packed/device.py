@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from torch import Tensor
 
 from ....kernels.decoder.operations import multiply_gated, multiply_normed, multiply_onto, norm, place
-from ..blocks.step import PackedStep
+from ..blocks.attention import attend_layer
+from ..blocks.step import DeviceStep, PackedStep
 from ..blocks.storage import LayerBlocks
 from .description import DecoderDescription, DecoderWeights, LinearWeights
 
@@ -24,7 +23,7 @@ class DeviceKernels:
 
     def __init__(self, description: DecoderDescription, weights: DecoderWeights[LinearWeights]) -> None:
         self._heads = description.heads
-        self._eps = description.norm_eps
+        self._eps, self._scale = description.norm_eps, description.scale
         self.weights = weights
 
     @staticmethod
@@ -34,23 +33,17 @@ class DeviceKernels:
             "rms", "rotary", True, "silu",
         )  # fmt: skip
 
-    def read(
-        self,
-        ids: Tensor,
-        positions: Tensor,
-        slots: Tensor,
-        layers: Sequence[LayerBlocks],
-        attend: Callable[[int, Tensor], Tensor],
-        step: PackedStep | None = None,
-    ) -> Tensor:
+    def read(self, ids: Tensor, positions: Tensor, step: PackedStep | DeviceStep) -> Tensor:
         """As `Backend.read` says."""
         residual, angles = self.weights.embedded(ids, positions), self.weights.angles(positions)
         added: Tensor | None = None
-        for number, (own, layer) in enumerate(zip(self.weights.layers, layers, strict=True)):
+        slots = step.places.on(positions.device)
+        for number, (own, layer) in enumerate(zip(self.weights.layers, step.layers, strict=True)):
             product = multiply_normed(residual, added, own.before.weight, self._eps, *own.attention)
             self._allocate(layer, product)
             stored = layer.keys, layer.values
-            mixed = attend(number, place(product, angles, own.head_norms, slots, stored, self._heads))
+            queries = place(product, angles, own.head_norms, slots, stored, self._heads)
+            mixed = attend_layer(step, number, queries, self._scale)
             added = multiply_onto(residual, mixed.reshape(len(residual), -1), *own.out)
             inner = multiply_gated(residual, added, own.after.weight, self._eps, *own.up)
             added = multiply_onto(residual, inner, *own.down)

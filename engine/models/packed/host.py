@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,9 +14,9 @@ from ....kernels.attention.stored import Stored, room_near
 from ....kernels.decoder.layers import Stack, Texts, begin_layer, end_layer, normalise_rows, read_layers
 from ....kernels.decoder.plain import Heads
 from ....kernels.decoder.products import lanes_of, room_of
-from ..blocks.attention import is_undivided
-from ..blocks.step import PackedStep
-from ..blocks.storage import IN_PLACE, LayerBlocks
+from ..blocks.attention import attend_layer, is_undivided
+from ..blocks.step import DeviceStep, PackedStep
+from ..blocks.storage import IN_PLACE
 from .description import DecoderDescription, DecoderWeights, LayerWeights, LinearWeights
 
 Reals = NDArray[Any]
@@ -98,17 +97,10 @@ class HostKernels:
         has_threads = numbers > _LARGE and torch.get_num_threads() > _FEW_THREADS
         return weight.device.type == "cpu" and weight.dtype in IN_PLACE and not has_threads
 
-    def read(
-        self,
-        ids: Tensor,
-        positions: Tensor,
-        slots: Tensor,
-        layers: Sequence[LayerBlocks],
-        attend: Callable[[int, Tensor], Tensor],
-        step: PackedStep | None = None,
-    ) -> Tensor:
+    def read(self, ids: Tensor, positions: Tensor, step: PackedStep | DeviceStep) -> Tensor:
         """As `Backend.read` says."""
-        if self._stack is not None and step is not None and self._is_small(step, len(ids)):
+        slots = step.places.on(positions.device)
+        if self._stack is not None and isinstance(step, PackedStep) and self._is_small(step, len(ids)):
             return self._read_at_once(ids, positions, slots, self._stack, step)
         residual = self._weights.embedded(ids, positions)
         cos, sin = (each.numpy() for each in self._weights.angles(positions))
@@ -117,11 +109,11 @@ class HostKernels:
         like = residual.new_empty(0, heads.keys, heads.size)
         written, inner, places = queries.numpy(), residual.numpy(), slots.numpy()
         room = self._room()
-        for number, (own, layer) in enumerate(zip(self.arrays, layers, strict=True)):
+        for number, (own, layer) in enumerate(zip(self.arrays, step.layers, strict=True)):
             layer.allocate(like, like)
             assert layer.arrays is not None
             begin_layer(written, *layer.arrays, inner, places, cos, sin, *own[:2], eps, *own[2:6], eps, *room)
-            mixed = attend(number, queries).numpy().reshape(tokens, -1)
+            mixed = attend_layer(step, number, queries, self._description.scale).numpy().reshape(tokens, -1)
             end_layer(inner, mixed, *own[6:10], eps, *own[10:], *room)
         normalise_rows(inner, inner, *self._last, eps)
         return residual
@@ -145,7 +137,7 @@ class HostKernels:
         return residual
 
     def _is_small(self, step: PackedStep, tokens: int) -> bool:
-        if max(tokens, _READ) * self._numbers > _MUCH or step.uploaded is not None:
+        if max(tokens, _READ) * self._numbers > _MUCH or step.uploaded is not None or step.mutual:
             return False
         return is_undivided(step, self._description.heads)
 

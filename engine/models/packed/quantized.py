@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -15,8 +15,7 @@ from ....kernels.quantized.barrier import GIVEN_UP
 from ....kernels.quantized.formats import GROUP
 from ....kernels.quantized.layers import GATES, UP, VALUES, QuantizedRoom, QuantizedStack, read_quantized_layers
 from ....kernels.quantized.products import QuantizedMatrix
-from ..blocks.step import PackedStep
-from ..blocks.storage import LayerBlocks
+from ..blocks.step import DeviceStep, PackedStep
 from ..threads import run_together, thread_count
 from .description import DecoderDescription, DecoderWeights, LayerWeights, QuantizedProducts
 from .host import texts_of
@@ -69,17 +68,9 @@ class QuantizedKernels:
         """Test whether norms are in float32 on a CPU; all product formats of files are supported."""
         return weight.device.type == "cpu" and weight.dtype == torch.float32
 
-    def read(
-        self,
-        ids: Tensor,
-        positions: Tensor,
-        slots: Tensor,
-        layers: Sequence[LayerBlocks],
-        attend: Callable[[int, Tensor], Tensor],
-        step: PackedStep | None = None,
-    ) -> Tensor:
-        """As `Backend.read` says. Raises ModelError without a step: there are no kernels without attention."""
-        if step is None:
+    def read(self, ids: Tensor, positions: Tensor, step: PackedStep | DeviceStep) -> Tensor:
+        """As `Backend.read` says. Raises ModelError for another step: there are no kernels without attention."""
+        if not isinstance(step, PackedStep) or step.mutual:
             raise ModelError("quantized weights are read together with attention, in steps of sequences on a CPU")
         description, heads = self._description, self._description.heads
         residual = self._weights.embedded(ids, positions)
@@ -90,6 +81,7 @@ class QuantizedKernels:
         threads = min(thread_count(), max(1, work * description.layers // _WORTH))
         scratch = np.empty((threads, heads.queries, max(step.ends)), np.float32)
         settings, _ = step.settings(description.scale, None, states.dtype)
+        slots = step.places.on(positions.device).numpy()
         rows = step.rows_of(_PIECE)  # of which none are long: these would be summed in another order
         texts, near = texts_of(step, heads, residual, rows, rows, threads)
         room = self._room(len(states))
@@ -98,7 +90,7 @@ class QuantizedKernels:
             room.arrivals[0] = 0
             end = min(begin + some, description.layers)
             share = partial(
-                read_quantized_layers, states, queries, mixed, slots.numpy(), cos, sin, self._stack, texts, *self._last,
+                read_quantized_layers, states, queries, mixed, slots, cos, sin, self._stack, texts, *self._last,
                 description.norm_eps, settings, scratch, near, room, begin, end, threads,
             )  # fmt: skip
             run_together(share, threads, partial(room.arrivals.__setitem__, 0, GIVEN_UP))

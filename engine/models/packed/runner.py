@@ -19,6 +19,7 @@ from ..blocks.reach import Reach, layer_kinds
 from ..blocks.step import DeviceStep, PackedStep
 from ..blocks.storage import BlockStorage, DeviceRows
 from ..media.encoder import MediaEncoder
+from ..modules import Modules
 from ..stock import entry_device
 from .decoder import DescribedDecoder
 from .lora import LoraAdapters
@@ -35,8 +36,7 @@ class NotPackedError(Exception):
 class PackedRunner:
     """Runs a decoder on packed steps.
 
-    run: takes ids and keyword arguments, and returns states [1, tokens, size]: the body's modules, whose attention goes
-        through the interface of transformers, for which there is ours
+    modules: those of the body, whose attention goes through the interface of transformers, for which there is ours
     described: what runs the body in place of its modules; these do once it is changed
     adapters: those that texts may have, whose number is then the source of their tables; the modules run beside them
     media: the part that reads images and audio of prompts, of a model that has one
@@ -44,9 +44,8 @@ class PackedRunner:
 
     def __init__(
         self,
-        body: Any,
+        modules: Modules,
         config: Any,
-        run: Callable[..., Tensor],
         described: DescribedDecoder | None = None,
         adapters: LoraAdapters | None = None,
         media: MediaEncoder | None = None,
@@ -54,9 +53,9 @@ class PackedRunner:
         self.described = described
         self.adapters = adapters
         self._media = media
-        self._body = body
+        self._modules = modules
         self._config = config
-        self._run = run
+        body = modules.body
         self._device = entry_device(body)
         self._reaches = [kind.reach or Reach() for kind in layer_kinds(config)]
         self._tuned: bool = bool(getattr(config, "attn_temperature_tuning", False))
@@ -67,7 +66,7 @@ class PackedRunner:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy is one of the copied model, with that one's configurations and a lock of its own."""
-        return type(self), (self._body, self._config, self._run, self.described, self.adapters, self._media)
+        return type(self), (self._modules, self._config, self.described, self.adapters, self._media)
 
     def read(self, chunks: Sequence[Chunk], storage: Any, ends: Sequence[int] | None = None) -> Tensor:
         """Return states [chunks, size] of the last tokens, or [sum(ends), size] of the last ends[i] of chunk i."""
@@ -114,7 +113,7 @@ class PackedRunner:
         described = self._prepared()
         if described is None:
             return self._states(ids, positions, step, **further), step
-        return _by_kernels(described, ids, positions, step.places.on(self._device), step), step
+        return described.kernels.read(ids, positions, step), step
 
     def read_static(self, ids: Tensor, positions: Tensor, rows: DeviceRows, storage: BlockStorage) -> Tensor:
         """Return states [tokens, size] of a step that is only on the device; can be captured in a CUDA graph.
@@ -125,7 +124,7 @@ class PackedRunner:
         step, described = DeviceStep(storage.layers, self._reaches, rows), self._prepared()
         if described is None:
             return self._states(ids, positions, step)
-        return _by_kernels(described, ids, positions, rows.slots, step)
+        return described.kernels.read(ids, positions, step)
 
     @property
     def baked(self) -> tuple[Any, ...]:
@@ -142,12 +141,12 @@ class PackedRunner:
         return PackedStep(chunks, storage, self._reaches, self._device)
 
     def over(self, step: PackedStep) -> Callable[..., Tensor]:
-        """`run` for the chunks of a step."""
+        """A call of the modules for the chunks of a step."""
         return partial(self.run, step=step)
 
     def _states(self, ids: Tensor, positions: Tensor, step: PackedStep | DeviceStep, **further: Any) -> Tensor:
         """The states [tokens, size] of a step's tokens."""
-        more = {"cache": _Positions(positions)} if self._tuned else {}
+        more: dict[str, Any] = {self._modules.cache_name: _Positions(positions)} if self._tuned else {}
         places = positions[..., None, :]
         return self.run(ids[None], step, position_ids=places, use_cache=False, **more, **further)[0]
 
@@ -163,7 +162,7 @@ class PackedRunner:
                 try:
                     for config in self._configs:
                         config["_attn_implementation_internal"] = _NAME
-                    return self._run(ids, attention_mask=None, trellm_step=step, **arguments)
+                    return self._modules(ids, attention_mask=None, trellm_step=step, **arguments)
                 finally:
                     self._restore(before)
             except BaseException:
@@ -174,19 +173,6 @@ class PackedRunner:
         """Restore the model's own attention."""
         for config, name in zip(self._configs, names, strict=True):
             config["_attn_implementation_internal"] = name
-
-
-def _by_kernels(
-    described: DescribedDecoder, ids: Tensor, positions: Tensor, slots: Tensor, step: PackedStep | DeviceStep
-) -> Tensor:
-    """The states [tokens, size] of a step's tokens."""
-    scoring = Scoring(described.description.scale, None, None)
-
-    def mix(number: int, queries: Tensor) -> Tensor:
-        return attend(step, step.layers[number], step.reaches[number], (queries, None, None), scoring)
-
-    packed = step if isinstance(step, PackedStep) and not step.mutual else None
-    return described.run(ids, positions, slots, step.layers, mix, packed)
 
 
 class _Positions:

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from ....kernels.decoder.plain import HeadNorms
+from ...memory.weights import Links
 from ..quantized.modules import QuantizedEmbedding, QuantizedLinear
-from ..stock import Links, strangeness_of
+from ..stock import strangeness_of
 from .architectures import CONV, NotDescribedError, Spec, architecture_of
 from .description import (
     DTYPES,

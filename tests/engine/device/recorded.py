@@ -161,10 +161,9 @@ class _Torch:
 @contextmanager
 def recorded() -> Iterator[Device]:
     """While this lasts GraphBackend, made on the CPU, runs on such a device, with the kernels of a GPU."""
-    from trellm.engine.models import head
+    from trellm.engine.models import head, modules
     from trellm.engine.models.packed import decoder as packed_decoder
     from trellm.engine.models.packed.device import DeviceKernels
-    from trellm.engine.models.quick import QuickBody
     from trellm.kernels.decoder import operations, triton_decoder
     from triton.runtime.interpreter import InterpretedFunction
 
@@ -205,7 +204,7 @@ def recorded() -> Iterator[Device]:
         patch.setattr(graphs.GraphBackend, "launch", late)
         patch.setattr(head, "product", torch.nn.functional.linear)
         patch.setitem(packed_decoder.BACKENDS, "cpu", DeviceKernels)
-        patch.setattr(QuickBody, "suits", lambda body: False)
+        patch.setattr(modules, "has_quick_parts", lambda body: False)
         # transformers leaves out what it only warns of.
         patch.setattr(torch.cuda, "is_current_stream_capturing", lambda: device.tape is not None)
         for name in ("norm", "place", "gate"):

@@ -27,6 +27,8 @@ from .support import (
     BlockStorage,
     DescribedDecoder,
     DeviceKernels,
+    DeviceRows,
+    DeviceStep,
     Heads,
     HostKernels,
     LayerBlocks,
@@ -96,25 +98,20 @@ def everywhere(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     return kind
 
 
+def rows_of(slots: list[int], *rows: tuple[list[int], int, int, int], device: Any = "cpu") -> DeviceRows:
+    """Rows of a step: blocks, the first token in the step, how many there are, and where they lie in their text."""
+    columns = (torch.tensor(each, dtype=torch.int32, device=device) for each in (slots, *zip(*rows, strict=True)))
+    return DeviceRows(*columns, max(width + start for *_, width, start in rows), max(row[2] for row in rows))
+
+
 def states_of(fused: DescribedDecoder, body: Any, text: list[int], layers: list[LayerBlocks] | None = None) -> Any:
-    """The states of one text, in the first blocks, by attention to everything before."""
-    layers = layers or [LayerBlocks(1 + len(text) // BLOCK) for _ in fused.description.reaches]
+    """The states of one text, in the first blocks."""
     size = len(text)
-
-    def attend(number: int, queries: torch.Tensor) -> torch.Tensor:
-        keys, values = (
-            stored.transpose(1, 2).flatten(0, 1)[:size].transpose(0, 1).repeat_interleave(group, 0)
-            for stored in (layers[number].keys, layers[number].values)
-        )
-        scores = queries.transpose(0, 1) @ keys.mT * fused.description.scale
-        return (scores.masked_fill(later, -torch.inf).softmax(-1) @ values).transpose(0, 1)
-
-    group = fused.description.heads.queries // fused.description.heads.keys
-    later = torch.ones(size, size, dtype=torch.bool, device=body.device).triu(1)
-    places = torch.arange(size, device=body.device)
-    ids = torch.tensor(text, device=body.device)
+    layers = layers or [LayerBlocks(1 + size // BLOCK) for _ in fused.description.reaches]
+    rows = rows_of([*range(size)], ([*range(1 + size // BLOCK)], 0, size, 0), device=body.device)
+    ids, places = torch.tensor([text, [*range(size)]], device=body.device)
     assert fused.prepare() is not None
-    return fused.run(ids, places, places.to(torch.int32), layers, attend)
+    return fused.kernels.read(ids, places, DeviceStep(layers, list(fused.description.reaches), rows))
 
 
 def agrees(network: Any, fused: DescribedDecoder, tolerance: float = 1e-4) -> None:
@@ -248,16 +245,13 @@ def test_attention_that_is_worth_threads_has_them(use_threads: Any) -> None:
 def test_a_token_without_a_slot_is_not_kept(kind: type[Backend]) -> None:
     network = network_of("qwen3")
     fused = described_of(network, kind)
-    layers = [LayerBlocks(2) for _ in fused.description.reaches]
-    ids, positions = torch.tensor([5, 9, 5]), torch.tensor([0, 0, 1])
-
-    def attend(number: int, queries: torch.Tensor) -> torch.Tensor:
-        return torch.zeros_like(queries)
-
-    slots = torch.tensor([BLOCK + 2, -1, 3], dtype=torch.int32)
-    states = fused.run(ids, positions, slots, layers, attend)
-    alone = fused.run(ids[:1], positions[:1], slots[:1], [LayerBlocks(2) for _ in fused.description.reaches], attend)
-    torch.testing.assert_close(states[:1], alone)
+    reaches = list(fused.description.reaches)
+    layers, others = ([LayerBlocks(2) for _ in reaches] for _ in range(2))
+    ids, positions, slots = torch.tensor([5, 9, 5]), torch.tensor([0, 0, 1]), [BLOCK + 2, -1, 3]
+    first, last = ([1], 0, 1, 2), ([0], 2, 1, 3)
+    states = fused.kernels.read(ids, positions, DeviceStep(layers, reaches, rows_of(slots, first, last)))
+    step = DeviceStep(others, reaches, rows_of(slots[:1], first))
+    torch.testing.assert_close(states[:1], fused.kernels.read(ids[:1], positions[:1], step))
     for layer in layers:
         assert layer.keys.abs().sum((1, 3)).nonzero().tolist() == [[0, 3], [1, 2]]
         assert layer.values.abs().sum((1, 3)).nonzero().tolist() == [[0, 3], [1, 2]]
@@ -600,25 +594,24 @@ def test_states_on_a_gpu(name: str) -> None:
 
 @pytest.mark.skipif(not CUDA, reason="this needs a GPU")
 @pytest.mark.parametrize(("tokens", "most"), [(1, 5), (4, 5), (16, 8)])
-def test_launches_of_a_layer_on_a_gpu(tokens: int, most: int) -> None:
+def test_launches_of_a_layer_on_a_gpu(tokens: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside those of attention."""
     from torch.profiler import ProfilerActivity, profile
+
+    monkeypatch.setattr(device, "attend_layer", lambda step, number, queries, scale: queries)
 
     def launches(layers: int) -> int:
         config = KNOWN["qwen3"]()
         config.num_hidden_layers, config.layer_types = layers, ["full_attention"] * layers
         network = hub.AutoModelForCausalLM.from_config(config).eval().to("cuda", torch.bfloat16)
         fused = described_of(network)
-        storage = [LayerBlocks(1) for _ in fused.description.reaches]
-        ids = torch.arange(tokens, device="cuda")
-        slots = ids.to(torch.int32)
-
-        def attend(number: int, queries: torch.Tensor) -> torch.Tensor:
-            return queries
-
-        fused.run(ids, ids, slots, storage, attend)
+        reaches, ids = list(fused.description.reaches), torch.arange(tokens, device="cuda")
+        rows = rows_of([*range(tokens)], ([0], 0, tokens, 0), device="cuda")
+        step = DeviceStep([LayerBlocks(1) for _ in reaches], reaches, rows)
+        fused.kernels.read(ids, ids, step)
         torch.cuda.synchronize()
         with profile(activities=[ProfilerActivity.CUDA]) as seen:
-            fused.run(ids, ids, slots, storage, attend)
+            fused.kernels.read(ids, ids, step)
             torch.cuda.synchronize()
         return sum(event.count for event in seen.key_averages() if event.device_type.name == "CUDA")
 
@@ -631,21 +624,17 @@ def test_launches_of_a_layer_on_a_gpu(tokens: int, most: int) -> None:
 def test_a_step_is_captured_in_a_graph(dtype: torch.dtype, tokens: int) -> None:
     network = network_of("qwen3", dtype).to("cuda")
     fused = described_of(network)
-    layers = [LayerBlocks(4) for _ in fused.description.reaches]
-    ids = torch.arange(tokens, device="cuda")
-    positions, slots = ids.clone(), ids.to(torch.int32)
-
-    def attend(number: int, queries: torch.Tensor) -> torch.Tensor:
-        return queries * layers[number].values[0, :, :1].sum()
-
-    fused.run(ids, positions, slots, layers, attend)
+    reaches, ids = list(fused.description.reaches), torch.arange(tokens, device="cuda")
+    rows, positions = rows_of([*range(tokens)], ([0], 0, tokens, 0), device="cuda"), ids.clone()
+    step = DeviceStep([LayerBlocks(4) for _ in reaches], reaches, rows)
+    fused.kernels.read(ids, positions, step)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        states = fused.run(ids, positions, slots, layers, attend)
+        states = fused.kernels.read(ids, positions, step)
     for shift in (1, 2):
         ids += shift
         positions += 3 * shift
         graph.replay()
-        expected = fused.run(ids, positions, slots, layers, attend)
+        expected = fused.kernels.read(ids, positions, step)
         torch.testing.assert_close(states, expected, rtol=0, atol=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from trellm import Beam, Engine, Generator, ModelError, OptionError, Sample, gen
 
 from ..support import BlockPool, BlockTable, Chunk
 from .recurrent_architectures import CONFIGS, build
-from .support import StatesRunner
+from .support import BodyRunner, Way
 
 SLOTS = 10
 ONE_BY_ONE = {"mamba", "falcon_mamba", "jamba", "zamba", "recurrent_gemma"}
@@ -99,10 +100,10 @@ def assert_near(found: torch.Tensor, expected: torch.Tensor) -> None:
 def test_any_history_of_texts_gives_what_the_text_alone_does(name: str, tokenizer: Any) -> None:
     network = build(name, torch.float64)
     model = models.transformers(network, tokenizer)
-    assert isinstance(model._runner, StatesRunner) and model.state_bytes > 0
-    assert model._runner._continues == (name not in ONE_BY_ONE) and model._runner._alone == (name == "rwkv")
+    assert isinstance(model._runner, BodyRunner) and model.state_bytes > 0
+    assert model._way == Way("states", continues=name not in ONE_BY_ONE, alone=name == "rwkv")
     attends = any(kind.reach is not None for kind in model._kinds)
-    assert (model.block_bytes > 0) == attends and (model._runner._packed is not None) == attends
+    assert (model.block_bytes > 0) == attends
     history = History(model, 1)
     history.run()
     assert len(history.seen) > 20
@@ -115,8 +116,7 @@ def test_any_history_of_texts_gives_what_the_text_alone_does(name: str, tokenize
 def test_attention_of_their_own_needs_texts_that_are_as_long(name: str, tokenizer: Any) -> None:
     """Where attention cannot be ours, its keys and values are in blocks all the same."""
     model = models.transformers(build(name, torch.float64), tokenizer)
-    reader: Any = model._runner
-    reader._packed, reader._is_cut = None, True
+    model._runner = model._made(replace(model._way, blocks=False))
     history = History(model, 3)
     history.run()
     assert_seen_is_right(history, model)

@@ -1,4 +1,4 @@
-"""A body of transformers on a CPU with quick products, norms and steps of states in place of its own.
+"""The modules of a body of transformers, as runners call them; on a CPU with faster products, norms and state updates.
 
 Products are in float32 and float64, norms in float32: those of transformers compute in float32 whatever they are given,
 and in another order they would come to other last bits of that, which float64 shows.
@@ -12,6 +12,7 @@ known here, or in another type, they do themselves.
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable
 from functools import partial
 from inspect import unwrap
@@ -24,11 +25,145 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, silu, softplus
 
+from ...errors import ModelError
 from ...kernels.decoder.layers import normalise_rows
 from ...kernels.decoder.recurrent import step_convolution, step_delta, step_heads, step_selective
+from ..memory.weights import Links
 from .blocks.storage import IN_PLACE
 from .head import product
-from .stock import Links
+from .stock import cache_argument, strangeness
+
+_TOLERANCE = 1e-5
+_NONE = np.empty(0, np.float32)
+
+
+class Modules:
+    """The modules of a body, or of a copy of it some of whose modules have a faster `forward`.
+
+    The copy shares weights and configurations, and the body itself is not changed. Writes to weights take effect at
+    once. `refresh` detects other modules, parameters or buffers, hooks, and training mode.
+
+    body: the body of the model; network: what is called
+    whole: the model, called in place of the body if its head is not separate; it returns logits of `width`
+    is_quick: whether a copy may be called in place of the body
+    """
+
+    def __init__(self, body: Any, whole: Any = None, width: int = 0, *, is_quick: bool = True) -> None:
+        self.body: Any = body
+        self.network: Any = body
+        self.cache_name = cache_argument(body)
+        self.takes_positions = "position_ids" in inspect.signature(body.forward).parameters
+        self._whole = whole
+        self._width = width
+        self._links: Links | None = None
+        if is_quick:
+            self._copy()
+
+    def _copy(self) -> None:
+        """Copy the body if there are faster parts for it."""
+        has_parts = has_quick_parts(self.body)
+        self._links = Links(self.body) if has_parts else None
+        self.network = quick_copy(self.body) if has_parts else self.body
+
+    @property
+    def is_quick(self) -> bool:
+        """True if a copy with faster parts is called."""
+        return self._links is not None
+
+    def refresh(self) -> None:
+        """Copy the body again if it has changed since it was copied."""
+        if self._links is not None and not (self._links.are_intact and self._links.are_called_alike):
+            self._copy()
+
+    def __call__(self, ids: Tensor, **arguments: Any) -> Tensor:
+        """Return states [rows, width, size] of ids [rows, width] or of embeddings; or logits, by `whole`."""
+        if self._whole is None:
+            given = {"inputs_embeds" if ids.is_floating_point() else "input_ids": ids}
+            with torch.no_grad():  # kernels leave nothing behind that gradients could follow
+                return self.network(**given, **arguments).last_hidden_state
+        logits: Tensor = self._whole(input_ids=ids, **arguments).logits
+        if logits.shape[-1] != self._width:
+            raise ModelError(f"the model returned {logits.shape[-1]} logits; it began with {self._width}")
+        return logits
+
+
+def has_quick_parts(body: nn.Module) -> bool:
+    """True for a body of transformers' own code on a CPU, in a type of the kernels."""
+    kinds = {(weights.device.type, weights.dtype) for weights in body.parameters()}
+    return all(place == "cpu" and dtype in IN_PLACE for place, dtype in kinds) and strangeness(body) is None
+
+
+def quick_copy(body: nn.Module) -> Any:
+    """Return a copy of modules, some with a faster `forward`. It shares tensors and configurations."""
+    shared: list[Any] = list(chain(body.parameters(), body.buffers()))
+    shared += [each for module in body.modules() if (each := getattr(module, "config", None)) is not None]
+    network = copy.deepcopy(body, {id(each): each for each in shared})
+    for module in network.modules():
+        forward: Any = _quick_forward(module)
+        if forward is not None:
+            module.forward = forward
+    return network
+
+
+def _quick_forward(module: Any) -> Any:
+    """A quicker function in place of a module's own `forward`; None where there is none."""
+    if type(module) is nn.Linear:
+        return partial(_multiply, module.weight, module.bias)
+    shift = norm_shift(module)
+    if shift is not None:
+        return partial(_normalise, module.weight, shift, _eps(module), module.forward)
+    forward = quick_forward(module.__class__)
+    return None if forward is None else MethodType(forward, module)
+
+
+def _multiply(weight: Tensor, bias: Tensor | None, input: Tensor) -> Tensor:
+    """A linear layer by the product that the head takes too."""
+    if input.dtype != weight.dtype or input.dtype not in IN_PLACE:
+        return linear(input, weight, bias)
+    return product(input.reshape(-1, weight.shape[1]), weight, bias).view(*input.shape[:-1], weight.shape[0])
+
+
+def _normalise(weight: Tensor, shift: float, eps: float, own: Any, hidden_states: Tensor) -> Tensor:
+    """The root mean square norm of each row [..., size] by weights plus `shift`; `own` in other types."""
+    if hidden_states.dtype != torch.float32:
+        return own(hidden_states)
+    rows = hidden_states.reshape(-1, weight.shape[0]).contiguous().numpy()
+    scales = weight.detach().numpy()
+    out = np.empty_like(rows)
+    normalise_rows(out, rows, scales + np.float32(shift) if shift else scales, _NONE, eps)
+    return torch.as_tensor(out).view(hidden_states.shape)
+
+
+@torch.no_grad()
+def norm_shift(module: nn.Module) -> float | None:
+    """Number that a root mean square norm in float32 adds to its weights, 0 or 1; None for another module.
+
+    Known by its name, and by what it makes of random numbers.
+    """
+    weights = dict(module.named_parameters())
+    if not type(module).__name__.endswith("RMSNorm") or {*weights} != {"weight"} or weights["weight"].ndim != 1:
+        return None
+    like = weights["weight"]
+    if like.dtype != torch.float32 or not isinstance(_eps(module), float):
+        return None
+    noise = torch.Generator().manual_seed(0)
+    rows = torch.randn(3, len(like), generator=noise, dtype=like.dtype)
+    scales = torch.randn(len(like), generator=noise, dtype=like.dtype)
+    try:
+        expected = torch.func.functional_call(module, {"weight": scales}, (rows,))
+    except Exception:  # a norm that is called in another way
+        return None
+    root = rows * (rows.square().mean(-1, keepdim=True) + _eps(module)).rsqrt()
+    for shift in (0.0, 1.0):
+        if expected.shape == rows.shape and torch.allclose(expected, root * (scales + shift), _TOLERANCE, _TOLERANCE):
+            return shift
+    return None
+
+
+def _eps(module: nn.Module) -> Any:
+    """Number that a norm adds to mean squares, under whichever name it has that."""
+    return getattr(module, "variance_epsilon", getattr(module, "eps", None))
+
 
 _BENDS = {None: False, "silu": True, "swish": True}
 
@@ -165,101 +300,3 @@ _MAKERS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     "mamba2_selective_state_update": _heads,
     "torch_recurrent_gated_delta_rule": _delta,
 }
-
-
-_TOLERANCE = 1e-5
-_NONE = np.empty(0, np.float32)
-
-
-class QuickBody:
-    """A body's modules once more, of the same weights and configurations; some have a quicker `forward`.
-
-    The body itself is left as it is. What is written into its weights is seen; once modules, parameters or buffers are
-    others, or hooks or the mode of training, it `is_intact` no longer, and is to be made anew.
-    """
-
-    def __init__(self, body: nn.Module) -> None:
-        self._links = Links(body)
-        self.network: Any = _shared_copy(body)
-        for module in self.network.modules():
-            forward = _quick_forward(module)
-            if forward is not None:
-                module.forward = forward
-
-    @staticmethod
-    def suits(body: nn.Module) -> bool:
-        """True if there are quick parts for a body of transformers: on a CPU, in a type that the kernels have."""
-        kinds = {(weights.device.type, weights.dtype) for weights in body.parameters()}
-        return all(place == "cpu" and dtype in IN_PLACE for place, dtype in kinds)
-
-    @property
-    def is_intact(self) -> bool:
-        """True if the body still is what this was made from."""
-        return self._links.are_intact and self._links.are_called_alike
-
-
-def _shared_copy(body: nn.Module) -> nn.Module:
-    """A copy of modules, whose tensors and configurations are those of the original."""
-    shared: list[Any] = list(chain(body.parameters(), body.buffers()))
-    shared += [each for module in body.modules() if (each := getattr(module, "config", None)) is not None]
-    return copy.deepcopy(body, {id(each): each for each in shared})
-
-
-def _quick_forward(module: Any) -> Any:
-    """A quicker function in place of a module's own `forward`; None where there is none."""
-    if type(module) is nn.Linear:
-        return partial(_multiply, module.weight, module.bias)
-    shift = norm_shift(module)
-    if shift is not None:
-        return partial(_normalise, module.weight, shift, _eps(module), module.forward)
-    forward = quick_forward(module.__class__)
-    return None if forward is None else MethodType(forward, module)
-
-
-def _multiply(weight: Tensor, bias: Tensor | None, input: Tensor) -> Tensor:
-    """A linear layer by the product that the head takes too."""
-    if input.dtype != weight.dtype or input.dtype not in IN_PLACE:
-        return linear(input, weight, bias)
-    return product(input.reshape(-1, weight.shape[1]), weight, bias).view(*input.shape[:-1], weight.shape[0])
-
-
-def _normalise(weight: Tensor, shift: float, eps: float, own: Any, hidden_states: Tensor) -> Tensor:
-    """The root mean square norm of each row [..., size] by weights plus `shift`; `own` in other types."""
-    if hidden_states.dtype != torch.float32:
-        return own(hidden_states)
-    rows = hidden_states.reshape(-1, weight.shape[0]).contiguous().numpy()
-    scales = weight.detach().numpy()
-    out = np.empty_like(rows)
-    normalise_rows(out, rows, scales + np.float32(shift) if shift else scales, _NONE, eps)
-    return torch.as_tensor(out).view(hidden_states.shape)
-
-
-@torch.no_grad()
-def norm_shift(module: nn.Module) -> float | None:
-    """Number that a root mean square norm in float32 adds to its weights, 0 or 1; None for another module.
-
-    Known by its name, and by what it makes of random numbers.
-    """
-    weights = dict(module.named_parameters())
-    if not type(module).__name__.endswith("RMSNorm") or {*weights} != {"weight"} or weights["weight"].ndim != 1:
-        return None
-    like = weights["weight"]
-    if like.dtype != torch.float32 or not isinstance(_eps(module), float):
-        return None
-    noise = torch.Generator().manual_seed(0)
-    rows = torch.randn(3, len(like), generator=noise, dtype=like.dtype)
-    scales = torch.randn(len(like), generator=noise, dtype=like.dtype)
-    try:
-        expected = torch.func.functional_call(module, {"weight": scales}, (rows,))
-    except Exception:  # a norm that is called in another way
-        return None
-    root = rows * (rows.square().mean(-1, keepdim=True) + _eps(module)).rsqrt()
-    for shift in (0.0, 1.0):
-        if expected.shape == rows.shape and torch.allclose(expected, root * (scales + shift), _TOLERANCE, _TOLERANCE):
-            return shift
-    return None
-
-
-def _eps(module: nn.Module) -> Any:
-    """Number that a norm adds to mean squares, under whichever name it has that."""
-    return getattr(module, "variance_epsilon", getattr(module, "eps", None))

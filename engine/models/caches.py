@@ -1,76 +1,36 @@
-"""States of recurrent layers, in slots: what each text has come to, whatever its length."""
+"""Caches of transformers for one pass: layers of keys and values in blocks, and states of recurrent layers."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Generator, Hashable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin, LinearAttentionCacheLayerMixin, LinearAttentionLayer
 
-from ..memory.tables import BlockTable, Chunk
 from .blocks.reach import LayerMemory
 from .blocks.step import PackedStep
-from .blocks.storage import BlockStorage
-from .body import Pass, Run, ends_of, in_passes
-from .packed.runner import PackedRunner
-
-States = dict[Hashable, Tensor]
-"""Tensors [rows, ...], by which state of which layer they are."""
+from .blocks.storage import States
 
 
-class StateStorage(BlockStorage):
-    """Blocks of keys and values, and slots for the states of texts; these grow with the slots in use."""
+class CacheLayer(CacheLayerMixin):
+    """Base of cache layers whose keys and values are stored elsewhere, for all releases of transformers 5."""
 
-    def __init__(self, blocks: int, layers: int, kept: torch.dtype | None = None) -> None:
-        super().__init__(blocks, layers, kept)
-        self._stored: States = {}
+    is_sliding = False
+    supports_early_init = False
 
-    @property
-    def state_bytes(self) -> int:
-        """Bytes of the state of one text."""
-        return sum(stored[0].nbytes for stored in self._stored.values())
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Do nothing: there is nothing to allocate."""
 
-    def rows(self, slots: Sequence[int]) -> States:
-        """The states of texts. Where their slots lie side by side what is written to these is stored at once."""
-        first, count = slots[0], len(slots)
-        if list(slots) == list(range(first, first + count)):
-            return {key: stored[first : first + count] for key, stored in self._stored.items()}
-        return {key: stored[torch.tensor(slots, device=stored.device)] for key, stored in self._stored.items()}
+    def get_max_length(self) -> int:
+        """Return -1, for unbounded."""
+        return -1
 
-    def store(self, slots: Sequence[int], states: States) -> None:
-        """Keep the states of texts, all that there are."""
-        index: Tensor | None = None
-        for key, state in states.items():
-            stored = self._room(key, state, max(slots) + 1)
-            if stored[slots[0]].data_ptr() == state.data_ptr():
-                continue
-            if index is None:
-                index = torch.tensor(slots, device=state.device)
-            stored[index] = state
-
-    def copy_states(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copy states, all at once: each pair is (from, to)."""
-        most = max(target for _, target in pairs) + 1
-        for key in self._stored:
-            stored = self._room(key, self._stored[key], most)
-            sources, targets = torch.tensor(pairs, device=stored.device).T
-            stored[targets] = stored[sources]
-
-    def _room(self, key: Hashable, like: Tensor, count: int) -> Tensor:
-        """Room under a key, with as many slots or more; made for entries such as those of `like`."""
-        stored = self._stored.get(key)
-        if stored is not None and len(stored) >= count:
-            return stored
-        larger = like.new_zeros(max(count, 8 if stored is None else 2 * len(stored)), *like.shape[1:])
-        if stored is not None:
-            larger[: len(stored)] = stored
-        self._stored[key] = larger
-        return larger
+    def get_max_cache_shape(self) -> int:
+        """Return the same, by the name of older releases."""
+        return self.get_max_length()
 
 
 class NoLayer:
@@ -123,18 +83,10 @@ class StateLayer(LinearAttentionLayer):
             self.is_recurrent_states_initialized[state_idx] = True
 
     def found(self) -> States:
-        """The states after the pass."""
-        kinds: list[tuple[str, dict[int, Tensor | None]]] = [
-            ("conv", self.conv_states),
-            ("recurrent", self.recurrent_states),
-        ]
-        found: States = {}
-        for kind, states in kinds:
-            for place, state in states.items():
-                if state is not None:
-                    key: Hashable = (self._number, kind, place)
-                    found[key] = state
-        return found
+        """Return the states after the pass."""
+        kinds: dict[str, dict[int, Tensor | None]] = {"conv": self.conv_states, "recurrent": self.recurrent_states}
+        several = ((kind, place, state) for kind, states in kinds.items() for place, state in states.items())
+        return {(self._number, kind, place): state for kind, place, state in several if state is not None}
 
 
 class BothLayer(StateLayer, CacheLayerMixin):  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -158,19 +110,13 @@ class BothLayer(StateLayer, CacheLayerMixin):  # pyright: ignore[reportIncompati
         return self._attention.get_mask_sizes(query_length)
 
 
-class TurnLayer(CacheLayerMixin):
-    """A layer whose keys and values attention itself writes to blocks; says whose turn it is."""
-
-    is_sliding = False
-    supports_early_init = False
+class TurnLayer(CacheLayer):
+    """A layer whose keys and values attention writes to blocks. It marks the layer that attends."""
 
     def __init__(self, step: PackedStep, number: int) -> None:
         super().__init__()  # pyright: ignore[reportUnknownMemberType]
         self._step = step
         self._number = number
-
-    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Blocks are allocated when they are first written."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """Set the current layer: layers may share an attention module, which then has no number of its own."""
@@ -184,10 +130,6 @@ class TurnLayer(CacheLayerMixin):
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Return sizes without a past: no masks are created."""
         return query_length, 0
-
-    def get_max_length(self) -> int:
-        """There is no limit here."""
-        return -1
 
 
 class StateInputs:
@@ -317,8 +259,11 @@ def find_carrier(body: Any, kinds: Sequence[LayerMemory], name: str, ids: Tensor
 
     name: of the argument that it takes them by
     """
+    caches = CacheCarrier(kinds, name)
     if name == "state":
         return OutputCarrier(name)
+    if not any(kind.states for kind in kinds):
+        return caches
     before = dict(_attributes(body))
     try:
         cache = getattr(body(input_ids=ids, use_cache=True), name, None)
@@ -326,7 +271,6 @@ def find_carrier(body: Any, kinds: Sequence[LayerMemory], name: str, ids: Tensor
     finally:
         for (module, attribute), value in before.items():
             setattr(body.get_submodule(module), attribute, value)
-    caches = CacheCarrier(kinds, name)
     if changed:
         return ModuleCarrier(caches, changed)
     lists = [] if cache is None else [name for name, value in _held(cache) if _is_list(value)]
@@ -354,100 +298,8 @@ _FEW, _MANY = 16, 32
 """Chunk sizes of scans, for passes with few and with many tokens."""
 
 
-class StatesRunner:
-    """Rows that are as long together, all of which begin, or all of which go on.
-
-    body: what `run` calls; carrier: how it gets its states; takes_positions: whether it takes positions of tokens
-    packed: attention out of blocks, for which rows may begin anywhere; None where the model's own attention needs
-        rows that begin alike
-    continues: whether a text can go on with several tokens at once; else it does so with one after the other
-    alone: whether each text runs by itself, where a model mixes those that go on together
-    scans: the modules that scan in chunks
-    """
-
-    def __init__(
-        self, body: Any, kinds: Sequence[LayerMemory], run: Run, *, carrier: Carrier, device: torch.device,
-        takes_positions: bool, packed: PackedRunner | None, continues: bool, alone: bool, scans: Scans,
-    ) -> None:  # fmt: skip
-        self._body = body
-        self._kinds = kinds
-        self._run = run
-        self._carrier = carrier
-        self._device = device
-        self._takes_positions = takes_positions
-        self._packed = packed
-        self._continues = continues
-        self._alone = alone
-        self._scans = scans
-        self._is_cut = packed is None and any(kind.reach is not None for kind in kinds)
-
-    def read(self, chunks: Sequence[Chunk], storage: Any, ends: Sequence[int] | None = None) -> Tensor:
-        """The states [chunks, size] of the last tokens; with ends [sum(ends), size], so many of each chunk."""
-        groups = self._groups(chunks)
-        if len(groups) == 1 and groups[0] == list(range(len(chunks))):
-            return self._group(storage, chunks, ends)
-        return in_passes(chunks, groups, partial(self._group, storage), ends)
-
-    def _groups(self, chunks: Sequence[Chunk]) -> list[list[int]]:
-        """Groups of chunks to be run together, in the order of their slots."""
-        if self._alone:
-            return [[row] for row in range(len(chunks))]
-        alike: dict[tuple[int, int], list[int]] = {}
-        for row in sorted(range(len(chunks)), key=lambda row: chunks[row].table.slot):
-            start, width = len(chunks[row].table.tokens), len(chunks[row].tokens)
-            alike.setdefault((start if self._is_cut else min(start, 1), width), []).append(row)
-        return list(alike.values())
-
-    def _group(self, storage: StateStorage, chunks: Sequence[Chunk], ends: Sequence[int] | None) -> Tensor:
-        width, most = len(chunks[0].tokens), 1 if ends is None else max(ends)
-        if self._continues or width == 1 or not chunks[0].table.tokens:
-            states = self._pass(storage, chunks)
-        else:
-            last: deque[Tensor] = deque(maxlen=most)
-            for place in range(width):
-                last.append(self._pass(storage, [_one(chunk, place) for chunk in chunks]))
-            states = torch.cat(list(last), 1)
-        return states[:, -1] if ends is None else ends_of(states, [states.shape[1]] * len(chunks), ends)
-
-    def _pass(self, storage: StateStorage, chunks: Sequence[Chunk]) -> Tensor:
-        """The states [rows, width, size] of all tokens."""
-        slots = [table.slot for table, _ in chunks]
-        before = storage.rows(slots) if chunks[0].table.tokens else None
-        ids, positions, attention, run = self._shown(storage, chunks)
-        more = {"position_ids": positions} if self._takes_positions and positions is not None else {}
-        with self._scans.of(ids.shape[1]), self._carrier.shown(self._body, attention, before) as now:
-            states = run(ids, use_cache=True, **now.arguments, **more)
-        storage.store(slots, now.found)
-        return states
-
-    def _shown(self, storage: StateStorage, chunks: Sequence[Chunk]) -> tuple[Tensor, Tensor | None, list[Any], Run]:
-        """Ids and positions [rows, width], the layers of the cache that attend, and how to call the model."""
-        if self._packed is not None:
-            step = self._packed.step(chunks, storage)
-            numbers = torch.tensor([step.ids, step.positions], device=self._device).view(2, len(chunks), -1)
-            attention: list[Any] = [TurnLayer(step, number) for number in range(len(self._kinds))]
-            return numbers[0], numbers[1], attention, self._packed.over(step)
-        if self._is_cut:
-            alike = Pass(chunks, storage, self._device)
-            return alike.ids, alike.positions, alike.view.layers, self._run
-        ids = torch.tensor([tokens for _, tokens in chunks], device=self._device)
-        positions = None
-        if self._takes_positions:
-            starts = torch.tensor([len(table.tokens) for table, _ in chunks], device=self._device)
-            positions = starts[:, None] + torch.arange(ids.shape[1], device=self._device)
-        return ids, positions, [None] * len(self._kinds), self._run
-
-
-def _one(chunk: Chunk, place: int) -> Chunk:
-    """One token of a chunk, as if those before it had been read."""
-    table, tokens = chunk
-    before = BlockTable(table.source)
-    before.tokens, before.blocks, before.slot = [*table.tokens, *tokens[:place]], table.blocks, table.slot
-    return Chunk(before, tokens[place : place + 1])
-
-
 class Scans:
-    """The modules of a body that scan tokens in chunks (Mamba 2 and its kin), and how long a pass lets these be.
+    """The modules of a network that scan tokens in chunks (Mamba 2 and its kin), and how long a pass lets these be.
 
     What they compute is the same for every length of chunks, but for rounding. Configurations say 256, which suits
     kernels of GPUs; in torch the work grows with its square, and a prompt of 8 tokens is filled up to it: measured with
@@ -455,22 +307,26 @@ class Scans:
     and 55 ms with chunks of 32.
     """
 
-    def __init__(self, body: Any, device: torch.device) -> None:
-        found = body.modules() if device.type == "cpu" else ()
-        self._scanning = [(module, size) for module in found if (size := _chunks(module)) > _FEW]
+    def __init__(self, device: torch.device) -> None:
+        self._is_on_cpu = device.type == "cpu"
+        self._found: tuple[Any, list[tuple[Any, int]]] = None, []
 
     @contextmanager
-    def of(self, width: int) -> Generator[None, None, None]:
+    def of(self, network: Any, width: int) -> Generator[None, None, None]:
         """The modules as a pass of so many tokens wants them; then as they were."""
-        if width == 1 or not self._scanning:
+        known, scanning = self._found
+        if known is not network and self._is_on_cpu:
+            scanning = [(module, size) for module in network.modules() if (size := _chunks(module)) > _FEW]
+            self._found = network, scanning
+        if width == 1 or not scanning:
             yield
             return
         try:
-            for module, size in self._scanning:
+            for module, size in scanning:
                 module.chunk_size = min(size, _FEW if width <= _FEW else _MANY)
             yield
         finally:
-            for module, size in self._scanning:
+            for module, size in scanning:
                 module.chunk_size = size
 
 

@@ -13,7 +13,7 @@ from trellm import models
 
 from ..support import BlockTable, Chunk
 from .recurrent_architectures import CONFIGS, build
-from .support import QuickBody, norm_shift, quick_forward
+from .support import Modules, has_quick_parts, norm_shift, quick_copy, quick_forward
 
 IDS = torch.tensor([[5, 9, 2, 7, 11], [3, 3, 8, 1, 40]])
 
@@ -33,7 +33,7 @@ def test_a_quick_body_goes_on_as_the_body_does(name: str) -> None:
     """From a prompt with single tokens, of a cache that the model hands out, as all but RecurrentGemma do."""
     network = build(name, torch.float32)
     body: Any = network.base_model
-    quick = QuickBody(body).network
+    quick = quick_copy(body)
     assert any(type(module) is nn.Linear and "forward" in vars(module) for module in quick.modules())
     assert not any("forward" in vars(module) for module in body.modules())
     arguments = inspect.signature(body.forward).parameters
@@ -63,7 +63,7 @@ def test_a_quick_body_goes_on_as_the_body_does(name: str) -> None:
 def test_single_tokens_go_through_the_quick_steps(
     name: str, functions: set[str], monkeypatch: pytest.MonkeyPatch, tokenizer: Any
 ) -> None:
-    from trellm.engine.models import quick as steps
+    from trellm.engine.models import modules as steps
 
     called: set[str] = set()
     kernels = {
@@ -90,19 +90,21 @@ def test_single_tokens_go_through_the_quick_steps(
     for tokens in ([5, 9, 2], [7]):
         model.forward([Chunk(table, tokens)], memory)
         table.tokens.extend(tokens)
-    assert model._quick is not None and called == functions
+    assert model._modules.is_quick and called == functions
 
 
 @torch.inference_mode()
 def test_weights_are_those_of_the_body() -> None:
     body = qwen()
-    quick = QuickBody(body)
-    assert all(mine is its for mine, its in zip(quick.network.parameters(), body.parameters(), strict=True))
-    before = states(quick.network, IDS)
+    modules = Modules(body)
+    assert all(mine is its for mine, its in zip(modules.network.parameters(), body.parameters(), strict=True))
+    before = states(modules.network, IDS)
     body.layers[0].mlp.up_proj.weight.mul_(3)
     body.norm.weight.add_(1)
-    assert quick.is_intact and not torch.allclose(states(quick.network, IDS), before, 1e-3, 1e-3)
-    assert torch.allclose(states(quick.network, IDS), states(body, IDS), 1e-4, 1e-4)
+    copied = modules.network
+    modules.refresh()
+    assert modules.network is copied and not torch.allclose(states(modules.network, IDS), before, 1e-3, 1e-3)
+    assert torch.allclose(states(modules.network, IDS), states(body, IDS), 1e-4, 1e-4)
 
 
 class Negated(nn.Linear):
@@ -127,7 +129,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 def test_a_model_that_is_changed_later_is_run_as_it_is_then(change: str, name: str, tokenizer: Any) -> None:
     network: Any = build(name, torch.float32) if name == "qwen3_5" else olmo()
     model: Any = models.transformers(network, tokenizer)
-    assert model._quick is not None
+    assert model._modules.is_quick
     text = [5, 9, 2, 7, 11]
     before = read(model, text)
     torch.testing.assert_close(before, states(network.model, torch.tensor([text]))[0, -1], rtol=1e-3, atol=1e-3)
@@ -135,7 +137,7 @@ def test_a_model_that_is_changed_later_is_run_as_it_is_then(change: str, name: s
     after = read(model, text)
     assert not torch.allclose(before, after, 1e-2, 1e-2)
     torch.testing.assert_close(after, states(network.model, torch.tensor([text]))[0, -1], rtol=1e-3, atol=1e-3)
-    assert (model._quick is None) == (change not in ("a parameter", "a module"))
+    assert model._modules.is_quick == (change in ("a parameter", "a module"))
 
 
 def read(model: Any, text: list[int]) -> torch.Tensor:
@@ -149,7 +151,7 @@ def read(model: Any, text: list[int]) -> torch.Tensor:
 def test_a_copied_model_has_a_quick_body_of_its_own(tokenizer: Any) -> None:
     model: Any = models.transformers(build("qwen3_5", torch.float32), tokenizer)
     other = copy.deepcopy(model)
-    assert other._quick.is_intact and other._quick.network is not model._quick.network
+    assert other._modules.is_quick and other._modules.network is not model._modules.network
     other.model.model.layers[0].mlp.up_proj.weight.mul_(2)
     text = [5, 9, 2, 7, 11]
     for each in (model, other):
@@ -160,11 +162,11 @@ def test_a_copied_model_has_a_quick_body_of_its_own(tokenizer: Any) -> None:
 
 def test_a_body_of_another_type_or_from_elsewhere_has_no_quick_parts(tokenizer: Any) -> None:
     body = qwen()
-    assert QuickBody.suits(body)
-    assert not QuickBody.suits(body.to(torch.bfloat16))
+    assert has_quick_parts(body)
+    assert not has_quick_parts(body.to(torch.bfloat16))
     network: Any = olmo()
     network.model.layers[0].mlp.up_proj = Negated(32, 48, bias=False)
-    assert models.transformers(network.eval(), tokenizer)._quick is None
+    assert not models.transformers(network.eval(), tokenizer)._modules.is_quick
 
 
 class _RMSNorm(nn.Module):
@@ -185,7 +187,7 @@ def test_norms_are_known_by_what_they_do(form: str, shift: Any) -> None:
     norm = _RMSNorm(form)
     assert norm_shift(norm) == shift
     if shift is not None:
-        quick = QuickBody(norm).network
+        quick = quick_copy(norm)
         assert "forward" in vars(quick)
         rows = torch.randn(2, 3, 8)
         with torch.inference_mode():
@@ -222,4 +224,4 @@ def olmo() -> Any:
 @torch.inference_mode()
 def test_attention_in_blocks_runs_on_a_quick_body_too(tokenizer: Any) -> None:
     model: Any = models.transformers(olmo(), tokenizer)
-    assert model._quick is not None and model.reads_drafts
+    assert model._modules.is_quick and model.reads_drafts
