@@ -164,9 +164,9 @@ Read = Callable[[Sequence[Chunk], Sequence[int] | None], Tensor]
 def in_passes(
     chunks: Sequence[Chunk], groups: list[list[int]], read: Read, ends: Sequence[int] | None = None
 ) -> Tensor:
-    """The states [chunks, size] that `read` returns for each group of chunks, in the order of the chunks.
+    """Call `read` for each group of chunks. Return the states [chunks, size] in the order of the chunks.
 
-    ends: of how many of the last tokens of each chunk there are states, [sum(ends), size], where these are several
+    ends: numbers of last tokens of each chunk; the result is [sum(ends), size]
     """
     if len(groups) == 1 and groups[0] == list(range(len(chunks))):
         return read(chunks, ends)
@@ -213,7 +213,7 @@ class BodyRunner:
         self._is_cut = packed is None and any(kind.reach is not None for kind in kinds)
 
     def read(self, chunks: Sequence[Chunk], storage: Any, ends: Sequence[int] | None = None) -> Tensor:
-        """The states [chunks, size] of the last tokens; with ends [sum(ends), size], so many of each chunk."""
+        """Return states [chunks, size] of the last tokens, or [sum(ends), size] of the last ends[i] of chunk i."""
         return in_passes(chunks, self._groups(chunks), partial(self._read, storage), ends)
 
     def _groups(self, chunks: Sequence[Chunk]) -> list[list[int]]:

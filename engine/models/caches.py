@@ -255,9 +255,9 @@ class OutputCarrier:
 
 
 def find_carrier(body: Any, kinds: Sequence[LayerMemory], name: str, ids: Tensor) -> Carrier:
-    """The carrier of a model's states, by what changes when it reads `ids` [rows, width] with a cache of its own.
+    """Return the carrier of a model's states, by what changes when it reads `ids` [rows, width] with its own cache.
 
-    name: of the argument that it takes them by
+    name: of the model's cache argument
     """
     caches = CacheCarrier(kinds, name)
     if name == "state":
@@ -299,12 +299,12 @@ _FEW, _MANY = 16, 32
 
 
 class Scans:
-    """The modules of a network that scan tokens in chunks (Mamba 2 and its kin), and how long a pass lets these be.
+    """Modules of a network that scan tokens in chunks (Mamba 2 and similar), with chunk sizes for a pass.
 
-    What they compute is the same for every length of chunks, but for rounding. Configurations say 256, which suits
-    kernels of GPUs; in torch the work grows with its square, and a prompt of 8 tokens is filled up to it: measured with
-    Mamba 2 of hidden size 256, 8 tokens took 62 ms with chunks of 256 and 5 ms with chunks of 16, and 512 tokens 147 ms
-    and 55 ms with chunks of 32.
+    Results are equal for all chunk sizes, up to rounding. Configurations have 256, which suits GPU kernels. In torch
+    the
+    work grows with its square, and short prompts are padded to it: for Mamba 2 of hidden size 256, 8 tokens took 62 ms
+    with chunks of 256 and 5 ms with 16; 512 tokens took 147 ms and 55 ms with chunks of 32.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -313,7 +313,7 @@ class Scans:
 
     @contextmanager
     def of(self, network: Any, width: int) -> Generator[None, None, None]:
-        """The modules as a pass of so many tokens wants them; then as they were."""
+        """Set the modules' chunk sizes for a pass of `width` tokens, and restore them afterwards."""
         known, scanning = self._found
         if known is not network and self._is_on_cpu:
             scanning = [(module, size) for module in network.modules() if (size := _chunks(module)) > _FEW]

@@ -147,7 +147,7 @@ class DecoderModel(HeadedModel, Sendable):
             )
         if self._cached:
             return self._choose(text, logits, described)
-        # Where attention chooses some of all columns, padding might be among them.
+        # Attention that selects among all columns might select padding.
         self._way = Way("whole", alone=getattr(self._config, "index_topk", None) is not None)
         return self._made(self._way)
 
@@ -163,7 +163,7 @@ class DecoderModel(HeadedModel, Sendable):
         self.sparse_head_limit = head.sparse_head_limit if head is not None and self.device.type == "cpu" else 0
 
     def _as_described(self, described: DescribedDecoder, head: Head | QuantizedHead) -> Runner:
-        """The runner of a model that is known by its description. Raises ModelError for weights that are no numbers."""
+        """Return the runner of a described model. Raises ModelError for weights that are not finite."""
         self._take_head(head, self.model.get_output_embeddings().out_features, described.description.hidden, described)
         self._way = Way("packed")
         runner = self._made(self._way, described)
@@ -171,11 +171,11 @@ class DecoderModel(HeadedModel, Sendable):
         return runner
 
     def _choose(self, text: list[int], logits: Tensor, described: DescribedDecoder | None) -> Runner:
-        """The runner of the model with a cache: as its architecture is run, or else as gives the same logits.
+        """Return the runner with a cache: by the architecture's known way, or else by the first with equal logits.
 
-        A model is known by what it is: a body that is described, or one that is of transformers' own modules, whose
-        architecture and options were compared. Of any other a few tokens are read in two rows of different lengths, and
-        their logits compared with those of the whole text; so they are where a known way raises an error.
+        Known models are described bodies, and stock modules of transformers with verified architecture and options.
+        Other models read a few tokens in two rows of different lengths, and the logits are compared with those of the
+        whole text, as they are if a known way raises an error.
         """
         known = Way("packed") if described is not None else way_of(self._decoder)
         trusted = None if is_to_be_verified() else known
@@ -212,7 +212,7 @@ class DecoderModel(HeadedModel, Sendable):
         yield Way("packed")
         if self.media is not None:
             return
-        # With windows under other names a model cuts them out by the number of columns, not by positions.
+        # If windows have other names, a model applies them by the number of columns, not by positions.
         if self._modules.takes_positions and getattr(self._config, "attention_types", None) is None:
             yield Way("padded")
         if self.window is None:  # else blocks are freed, and columns would be missing
@@ -220,7 +220,7 @@ class DecoderModel(HeadedModel, Sendable):
         yield Way("equal")
 
     def _made(self, way: Way, described: DescribedDecoder | None = None) -> Runner:
-        """The runner of the model in a way."""
+        """Return the runner of a way."""
         modules, kinds = self._modules, self._kinds
         if way.rows == "packed":
             return PackedRunner(modules, self._config, described, media=self.media)
@@ -269,7 +269,7 @@ class DecoderModel(HeadedModel, Sendable):
             self._measure(self._runner, _TEXT, number + 1)
 
     def _measure(self, runner: Runner, text: list[int], source: int | None = None) -> Tensor:
-        """Read a text, to learn how much of it is kept; the state [1, size] of its last token, or logits."""
+        """Read a text to measure its memory. Return the state [1, size] of its last token, or logits."""
         storage, table = self.make_memory(1), BlockTable(source)
         table.blocks.append(0)
         table.slot = 0
@@ -328,7 +328,7 @@ class DecoderModel(HeadedModel, Sendable):
         return f"<DecoderModel {type(self.model).__name__}, {self._width:,} tokens{context}, on {self.device}>"
 
     def make_memory(self, blocks: int) -> BlockStorage:
-        """Room for `blocks` blocks of keys and values, taken when the first is written, and for states as they come."""
+        """Create memory of `blocks` blocks, and of states. It is allocated on first use."""
         return BlockStorage(blocks, self._layers, self._kept)
 
     def forward(self, chunks: Sequence[Chunk], memory: Memory) -> Tensor:

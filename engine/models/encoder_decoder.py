@@ -87,7 +87,7 @@ def _put_together(sources: list[EncodedSource]) -> SourceInputs:
 
 
 class SourceLayer(CacheLayer):
-    """One layer's keys and values of the rows at hand: [rows, heads, length, head size]."""
+    """Cross-attention keys and values of a pass's rows in one layer: [rows, heads, length, head size]."""
 
     def __init__(self, keys: Tensor, values: Tensor) -> None:
         self.keys: Tensor | None = keys

@@ -56,7 +56,7 @@ class FunctionModel(Sendable):
         return f"<FunctionModel of {name}, {self.vocabulary.size:,} tokens>"
 
     def make_memory(self, blocks: int) -> BlockStorage:
-        """Nothing: the tables have the token ids."""
+        """Return empty memory: tables contain the token ids."""
         return BlockStorage(blocks, 0)
 
     def forward(self, chunks: Sequence[Chunk], memory: Memory) -> list[Prefix]:

@@ -79,7 +79,7 @@ class Modules:
         """Return states [rows, width, size] of ids [rows, width] or of embeddings; or logits, by `whole`."""
         if self._whole is None:
             given = {"inputs_embeds" if ids.is_floating_point() else "input_ids": ids}
-            with torch.no_grad():  # kernels leave nothing behind that gradients could follow
+            with torch.no_grad():  # kernels do not record gradients
                 return self.network(**given, **arguments).last_hidden_state
         logits: Tensor = self._whole(input_ids=ids, **arguments).logits
         if logits.shape[-1] != self._width:
@@ -106,7 +106,7 @@ def quick_copy(body: nn.Module) -> Any:
 
 
 def _quick_forward(module: Any) -> Any:
-    """A quicker function in place of a module's own `forward`; None where there is none."""
+    """Return a faster function for a module's `forward`; None if there is none."""
     if type(module) is nn.Linear:
         return partial(_multiply, module.weight, module.bias)
     shift = norm_shift(module)
@@ -117,14 +117,14 @@ def _quick_forward(module: Any) -> Any:
 
 
 def _multiply(weight: Tensor, bias: Tensor | None, input: Tensor) -> Tensor:
-    """A linear layer by the product that the head takes too."""
+    """Compute a linear layer with the product of the head."""
     if input.dtype != weight.dtype or input.dtype not in IN_PLACE:
         return linear(input, weight, bias)
     return product(input.reshape(-1, weight.shape[1]), weight, bias).view(*input.shape[:-1], weight.shape[0])
 
 
 def _normalise(weight: Tensor, shift: float, eps: float, own: Any, hidden_states: Tensor) -> Tensor:
-    """The root mean square norm of each row [..., size] by weights plus `shift`; `own` in other types."""
+    """Compute the RMS norm of each row [..., size] with weights plus `shift`; `own` for other dtypes."""
     if hidden_states.dtype != torch.float32:
         return own(hidden_states)
     rows = hidden_states.reshape(-1, weight.shape[0]).contiguous().numpy()
@@ -136,9 +136,9 @@ def _normalise(weight: Tensor, shift: float, eps: float, own: Any, hidden_states
 
 @torch.no_grad()
 def norm_shift(module: nn.Module) -> float | None:
-    """Number that a root mean square norm in float32 adds to its weights, 0 or 1; None for another module.
+    """Return the constant, 0 or 1, that a float32 RMS norm adds to its weights; None for other modules.
 
-    Known by its name, and by what it makes of random numbers.
+    Norms are recognised by class name, and by their output for random numbers.
     """
     weights = dict(module.named_parameters())
     if not type(module).__name__.endswith("RMSNorm") or {*weights} != {"weight"} or weights["weight"].ndim != 1:
@@ -151,7 +151,7 @@ def norm_shift(module: nn.Module) -> float | None:
     scales = torch.randn(len(like), generator=noise, dtype=like.dtype)
     try:
         expected = torch.func.functional_call(module, {"weight": scales}, (rows,))
-    except Exception:  # a norm that is called in another way
+    except Exception:  # a norm with other arguments
         return None
     root = rows * (rows.square().mean(-1, keepdim=True) + _eps(module)).rsqrt()
     for shift in (0.0, 1.0):
@@ -161,7 +161,7 @@ def norm_shift(module: nn.Module) -> float | None:
 
 
 def _eps(module: nn.Module) -> Any:
-    """Number that a norm adds to mean squares, under whichever name it has that."""
+    """Return a norm's epsilon, under either of its names."""
     return getattr(module, "variance_epsilon", getattr(module, "eps", None))
 
 

@@ -41,17 +41,17 @@ _HARMLESS = {
 class Way:
     """A way to run a decoder.
 
-    rows: "packed" steps, with attention over blocks; or rows that the modules read with caches of transformers
-        "states": of recurrent layers, rows that are as long, all of which begin, or all of which go on
-        "padded": rows of different lengths, kept apart by masks
-        "aligned": rows that are as long, wherever they begin, padded on the left: so transformers runs texts of several
-            lengths, and positions are right which a model works out from a mask or from columns
-        "equal": rows that begin alike and are as long, for which a model's own masks are right, and so several passes
-        "whole": all texts from their beginning, without a cache
-    blocks: of states, whether what attends beside them does so over blocks; else rows that go on begin alike too
-    continues: of states, whether a text can go on with several tokens at once; else it does so with one after the other
-    alone: whether each text runs by itself, where a model mixes those that go on together, or attention chooses among
-        all columns, padding too
+    rows: "packed" steps, with attention over blocks; or rows that modules read with caches of transformers
+        "states": for recurrent layers, rows of equal width, all of which begin, or all of which continue
+        "padded": rows of different lengths under masks
+        "aligned": rows of equal width and any start, padded on the left, as transformers batches texts of different
+            lengths, so that positions are right in models that derive them from a mask or from columns
+        "equal": rows of equal start and width, in several passes, for which a model's own masks are right
+        "whole": whole texts, without a cache
+    blocks: for states, whether attention layers use blocks; otherwise continuing rows also need equal starts
+    continues: for states, whether a text can continue with several tokens in a pass, rather than one by one
+    alone: whether each text runs by itself, for models that mix continuing rows, or whose attention selects among all
+        columns, including padding
     """
 
     rows: Literal["packed", "states", "padded", "aligned", "equal", "whole"]
@@ -85,8 +85,8 @@ WAYS: Mapping[str, Way] = {
     **dict.fromkeys(("inkling_text", "inkling2_text"), Way("states", blocks=False)),
     "rwkv": Way("states", alone=True),
 }
-"""By `model_type`. Not here are those whose cached logits depend on more than options, Nemotron-H and Zamba2 (see
-docs/supported-models.md), and those that are decoders only if their configuration says so, as BERT and RoFormer."""
+"""Ways by `model_type`. Not included: models whose cached logits depend on more than options, Nemotron-H and Zamba2
+(see docs/supported-models.md), and models that are decoders only if configured so, such as BERT and RoFormer."""
 
 
 def way_of(model: Any) -> Way | None:

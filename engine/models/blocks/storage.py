@@ -125,7 +125,7 @@ class LayerBlocks:
 
 
 States = dict[Hashable, Tensor]
-"""Tensors [rows, ...], by which state of which layer they are."""
+"""Tensors [rows, ...] by layer and kind of state."""
 
 
 class BlockStorage:
@@ -141,16 +141,16 @@ class BlockStorage:
 
     @property
     def bytes(self) -> int:
-        """Bytes of blocks that are allocated."""
+        """Bytes of allocated blocks."""
         return sum(layer.keys.nbytes + layer.values.nbytes for layer in self.layers)
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of the state of one text."""
+        """Bytes of a text's state."""
         return sum(stored[0].nbytes for stored in self._stored.values())
 
     def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copy blocks, in all layers and all at once: each pair is (from, to)."""
+        """Copy blocks of all layers simultaneously; pairs are (from, to)."""
         if not pairs:
             return
         for layer in self.layers:
@@ -160,14 +160,14 @@ class BlockStorage:
                 layer.values[targets] = layer.values[sources]
 
     def rows(self, slots: Sequence[int]) -> States:
-        """The states of texts. Where their slots lie side by side what is written to these is stored at once."""
+        """Return the states of texts; for adjacent slots views, so that in-place changes are stored."""
         first, count = slots[0], len(slots)
         if list(slots) == list(range(first, first + count)):
             return {key: stored[first : first + count] for key, stored in self._stored.items()}
         return {key: stored[torch.tensor(slots, device=stored.device)] for key, stored in self._stored.items()}
 
     def store(self, slots: Sequence[int], states: States) -> None:
-        """Keep the states of texts, all that there are."""
+        """Store all states of texts."""
         index: Tensor | None = None
         for key, state in states.items():
             stored = self._room(key, state, max(slots) + 1)
@@ -178,7 +178,7 @@ class BlockStorage:
             stored[index] = state
 
     def copy_states(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copy states, all at once: each pair is (from, to)."""
+        """Copy states simultaneously; pairs are slots (from, to)."""
         most = max(target for _, target in pairs) + 1
         for key in self._stored:
             stored = self._room(key, self._stored[key], most)
@@ -186,7 +186,7 @@ class BlockStorage:
             stored[targets] = stored[sources]
 
     def _room(self, key: Hashable, like: Tensor, count: int) -> Tensor:
-        """Room under a key, with as many slots or more; made for entries such as those of `like`."""
+        """Return storage of a key for at least `count` slots; entries have the shape and dtype of those of `like`."""
         stored = self._stored.get(key)
         if stored is not None and len(stored) >= count:
             return stored

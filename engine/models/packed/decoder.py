@@ -17,7 +17,7 @@ from .source import ModuleSource
 
 
 class Backend(Protocol):
-    """The kernels of a device for decoders, with the weights of one."""
+    """A device's kernels for decoders, with the weights of one."""
 
     def __init__(self, description: DecoderDescription, weights: DecoderWeights[Any]) -> None: ...
 
@@ -27,12 +27,12 @@ class Backend(Protocol):
         ...
 
     def read(self, ids: Tensor, positions: Tensor, step: PackedStep | DeviceStep) -> Tensor:
-        """States [n, hidden] after the last norm, of packed tokens.
+        """Return states [n, hidden] of packed tokens after the last norm.
 
-        ids, positions: int64 [n]; for ids there may be what they begin as, [n, hidden]
-        step: says where keys and values go, of tokens that have a slot, and what attention sees; what is not allocated
-            yet is, which a graph that is captured should not have to do
-        Nothing here waits for the device or depends on what is in tensors there.
+        ids, positions: int64 [n]; ids may be embeddings instead, [n, hidden]
+        step: has the slots of keys and values, and the texts for attention; blocks are allocated if necessary, which
+            should precede the capture of a graph
+        Does not synchronise with the device, or depend on contents of its tensors.
         """
         ...
 
@@ -42,11 +42,11 @@ BACKENDS: Mapping[str, type[Backend]] = {"cpu": HostKernels, "cuda": DeviceKerne
 
 
 class DescribedDecoder:
-    """A body whose description is known, of transformers or a source itself, for which its device has kernels.
+    """A described body, of transformers or a source itself, with kernels for its device.
 
-    `kernels` compute with it where `prepare` has just given a number. A captured graph holds the addresses of weights:
-    it is good for as long as that number is the same.
-    Raises NotDescribedError where the body is no such one.
+    `kernels` may be used after `prepare` has returned a number. A captured graph contains addresses of weights, and is
+    valid while that number is the same.
+    Raises NotDescribedError for other bodies.
     """
 
     def __init__(self, body: Any, config: Any, backend: type[Backend]) -> None:

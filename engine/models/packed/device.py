@@ -34,7 +34,7 @@ class DeviceKernels:
         )  # fmt: skip
 
     def read(self, ids: Tensor, positions: Tensor, step: PackedStep | DeviceStep) -> Tensor:
-        """As `Backend.read` says."""
+        """Compute `Backend.read`."""
         residual, angles = self.weights.embedded(ids, positions), self.weights.angles(positions)
         added: Tensor | None = None
         slots = step.places.on(positions.device)

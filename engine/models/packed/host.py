@@ -65,8 +65,8 @@ class HostKernels:
 
     Measured against the body's own code, both on one thread, for hidden sizes of 192 to 2,048: 2 to 8 times as fast
     (Llama's family), 1.4 to 2.4 times (GPT-2). In large layers torch with several threads is as fast or faster, so
-    these are left to it.
-    A token's states depend in their last bits on whether many or few tokens are read at a time, see `few_of`.
+    these are left to it. A token's states depend in their last bits on whether many or few tokens are read at a time,
+    see `few_of`.
     """
 
     def __init__(self, description: DecoderDescription, weights: DecoderWeights[LinearWeights]) -> None:
@@ -98,7 +98,7 @@ class HostKernels:
         return weight.device.type == "cpu" and weight.dtype in IN_PLACE and not has_threads
 
     def read(self, ids: Tensor, positions: Tensor, step: PackedStep | DeviceStep) -> Tensor:
-        """As `Backend.read` says."""
+        """Compute `Backend.read`."""
         slots = step.places.on(positions.device)
         if self._stack is not None and isinstance(step, PackedStep) and self._is_small(step, len(ids)):
             return self._read_at_once(ids, positions, slots, self._stack, step)

@@ -69,7 +69,7 @@ class QuantizedKernels:
         return weight.device.type == "cpu" and weight.dtype == torch.float32
 
     def read(self, ids: Tensor, positions: Tensor, step: PackedStep | DeviceStep) -> Tensor:
-        """As `Backend.read` says. Raises ModelError for another step: there are no kernels without attention."""
+        """Compute `Backend.read`. Raises ModelError for a step without kernels of attention."""
         if not isinstance(step, PackedStep) or step.mutual:
             raise ModelError("quantized weights are read together with attention, in steps of sequences on a CPU")
         description, heads = self._description, self._description.heads
@@ -82,7 +82,7 @@ class QuantizedKernels:
         scratch = np.empty((threads, heads.queries, max(step.ends)), np.float32)
         settings, _ = step.settings(description.scale, None, states.dtype)
         slots = step.places.on(positions.device).numpy()
-        rows = step.rows_of(_PIECE)  # of which none are long: these would be summed in another order
+        rows = step.rows_of(_PIECE)  # no long ones, whose sums would have another order
         texts, near = texts_of(step, heads, residual, rows, rows, threads)
         room = self._room(len(states))
         some = max(1, _MUCH * threads // work)

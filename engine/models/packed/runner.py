@@ -36,10 +36,10 @@ class NotPackedError(Exception):
 class PackedRunner:
     """Runs a decoder on packed steps.
 
-    modules: those of the body, whose attention goes through the interface of transformers, for which there is ours
-    described: what runs the body in place of its modules; these do once it is changed
-    adapters: those that texts may have, whose number is then the source of their tables; the modules run beside them
-    media: the part that reads images and audio of prompts, of a model that has one
+    modules: of the body, called with our function in transformers' attention interface
+    described: runs the body in place of its modules, until the body is changed
+    adapters: LoRA adapters by number, which is the source of a text's table; the modules run with them
+    media: the image and audio parts of a multimodal model
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class PackedRunner:
         self._parts = Parts(body)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy is one of the copied model, with that one's configurations and a lock of its own."""
+        """Copy with the copied model, its configurations, and a new lock."""
         return type(self), (self._modules, self._config, self.described, self.adapters, self._media)
 
     def read(self, chunks: Sequence[Chunk], storage: Any, ends: Sequence[int] | None = None) -> Tensor:
@@ -141,11 +141,11 @@ class PackedRunner:
         return PackedStep(chunks, storage, self._reaches, self._device)
 
     def over(self, step: PackedStep) -> Callable[..., Tensor]:
-        """A call of the modules for the chunks of a step."""
+        """Return a function that calls the modules for the chunks of a step."""
         return partial(self.run, step=step)
 
     def _states(self, ids: Tensor, positions: Tensor, step: PackedStep | DeviceStep, **further: Any) -> Tensor:
-        """The states [tokens, size] of a step's tokens."""
+        """Return states [tokens, size] of a step's tokens."""
         more: dict[str, Any] = {self._modules.cache_name: _Positions(positions)} if self._tuned else {}
         places = positions[..., None, :]
         return self.run(ids[None], step, position_ids=places, use_cache=False, **more, **further)[0]
