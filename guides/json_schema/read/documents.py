@@ -97,8 +97,12 @@ class Loops:
                 target = self._resolve(place, key)
                 found += [] if isinstance(target, bool) else [target.value]
             elif kind != "plain":
-                is_one = kind == "schema" or (kind == "items" and not is_array(content))
-                found += [content] if is_one else content if is_array(content) else content.values()
+                schemas: list[Any] = [content]
+                if kind != "schema" and is_array(content):
+                    schemas = content
+                elif kind not in ("schema", "items"):
+                    schemas = list(content.values())
+                found += schemas
         return [self._places[id(schema)] for schema in found if is_object(schema)]
 
     def find(self, referring: list[Subschema]) -> Subschema | None:
