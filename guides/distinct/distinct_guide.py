@@ -77,26 +77,25 @@ class DistinctGuide(RememberingGuide):
 
     def _found(self, state: int, spot: Spot) -> tuple[int, int]:
         """The key of the mask of a state in a spot, and its row."""
-        key = NO_SIGNATURE
-        if spot.unsafe is None:
-            super().row(spot.state)  # made sooner here than within a call that counts
+        # The chart's first, since that forgets what numbers do not mean any more
+        key, row = NO_SIGNATURE, super().row(spot.state)
         if not spot.is_plain:
             with self._meter:
                 spot, key = self._looked(state, spot)
-        if key == NO_SIGNATURE:
             row = super().row(spot.state)
+        if key == NO_SIGNATURE:
             signature = self._cache.signatures[spot.state]
             if spot.is_plain:
                 spot.signature = signature
             return signature, row
         with self._tables.lock:
-            row = self._masks.find(self._cache.rows, key)
-        if row is None:
+            known = self._masks.find(self._cache.rows, key)
+        if known is None:
             with self._meter:
                 lacking = self._without(self._allowed(spot), self._lacks[key])
             with self._tables.lock:
-                row = self._masks.store(self._cache.rows, key, lacking)
-        return key, row
+                known = self._masks.store(self._cache.rows, key, lacking)
+        return key, known
 
     def _looked(self, state: int, spot: Spot) -> tuple[Spot, int]:
         """The spot of a state, which may be settled by now, and the key of the mask; NO_SIGNATURE for the chart's."""
