@@ -426,7 +426,8 @@ def _around(given: AroundOptions) -> dict[str, Any]:
     for name in given:
         if name not in AroundOptions.__annotations__:
             raise TypeError(
-                f"{name!r} is no option of this constraint; after=, thinking= and frame= are options of all"
+                f"{name!r} is not an option of this constraint; after=, thinking= and frame= are options of all "
+                "constraints"
             )
     return {
         "after": After.of(given.get("after"), given.get("thinking")),

@@ -112,7 +112,7 @@ def run(
     given: Any = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
     chat = prompt_of(given, "the prompt")
     if not is_chat(chat):
-        raise OptionError(f"tools.run takes a chat or a text, not {brief(messages)}")
+        raise OptionError(f"tools.run expects a chat or a text, not {brief(messages)}")
     turns = [dict(each) for each in cast("Sequence[Message]", chat)]
     conversation = _Conversation(model, turns, _read(functions), limits)
     calls: list[ToolCall] = []
@@ -143,13 +143,13 @@ def _read(functions: Any) -> dict[str, _Function]:
     """Return functions by name. Raises OptionError."""
     several = items_of(functions)
     if several is None or not all(map(callable, several)):
-        raise OptionError(f"functions={brief(functions)}: a list of functions or pydantic models")
+        raise OptionError(f"functions={brief(functions)}: expected a list of functions or pydantic models")
     found = [_function(each) for each in several]
     by_name = {each.name: each for each in found}
     if len(by_name) < len(found):
         names = [each.name for each in found]
         twice = next(name for name in names if names.count(name) > 1)
-        raise OptionError(f"functions: two have the name {twice!r}; the model could not tell them apart")
+        raise OptionError(f"functions: duplicate name {twice!r}; give each function a name of its own")
     return by_name
 
 

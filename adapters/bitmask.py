@@ -34,11 +34,11 @@ class Bits:
         array = numpy_of(bitmask)
         if array.ndim != 2 or array.dtype not in WORDS:
             raise OptionError(
-                f"bitmask is {array.dtype} {list(array.shape)}, and must be int32 or uint32 [rows, words], a bit for "
+                f"bitmask is {array.dtype} {list(array.shape)}, but must be int32 or uint32 [rows, words], a bit for "
                 "each token"
             )
         if not array.flags.writeable:
-            raise OptionError("bitmask cannot be written to; give an array of your own")
+            raise OptionError("bitmask is read-only; give a writable array")
         self.rows, self.span = array.shape
         if array.flags.c_contiguous:
             self.stride = self.span
@@ -46,9 +46,7 @@ class Bits:
         else:
             self.stride, rest = divmod(array.strides[0], 4)
             if array.strides[1] != 4 or rest or self.stride < self.span:
-                raise OptionError(
-                    "the words of a bitmask's row must lie side by side; give it as it was made, not turned"
-                )
+                raise OptionError("the words of a bitmask's row must be contiguous; do not transpose or slice it")
             flat = np.lib.stride_tricks.as_strided(array, ((self.rows - 1) * self.stride + self.span,), (4,))
         self.memory: Ints = flat.view(np.int32)
 
@@ -95,7 +93,7 @@ def numpy_of(bitmask: Any) -> Any:
         return bitmask.numpy()
     except (TypeError, RuntimeError) as error:  # sparse tensors, and dtypes that NumPy lacks
         raise OptionError(
-            f"bitmask is a tensor whose memory cannot be written to: {error} Give one of int32 or uint32 "
+            f"bitmask is a tensor whose memory is not writable: {error} Give one of int32 or uint32 "
             "[rows, words], as allocate_bitmask makes them"
         ) from error
 
@@ -142,7 +140,7 @@ class BitmaskBuffer(Bits):
         """Note that other code has written to some rows, or to all. Raises OptionError for invalid rows."""
         several = items_of(rows.tolist() if hasattr(rows, "tolist") else rows)  # type: ignore[union-attr]
         if rows is not None and several is None:
-            raise OptionError(f"rows={brief(rows)}: the numbers of rows, or None for all")
+            raise OptionError(f"rows={brief(rows)}: expected numbers of rows, or None for all")
         places: Any = slice(None) if several is None else _places_of(several, len(several), self.rows)
         self._lies[places] = 0
         self._held[places] = MANY
@@ -261,7 +259,7 @@ def states_of(states: Any) -> list[int]:
         return cast("list[int]", found)
     if isinstance(found, Sequence) and not isinstance(found, (str, bytes)):
         return list(cast("Sequence[int]", found))
-    raise StateError(f"states must be the numbers that guides gave out, one for each row, not {brief(states)}")
+    raise StateError(f"states must be states of the guides, one for each row, not {brief(states)}")
 
 
 def _places_of(rows: Any, count: int, most: int) -> Ints:
@@ -272,7 +270,7 @@ def _places_of(rows: Any, count: int, most: int) -> Ints:
         return _FIRST[:count] if count <= len(_FIRST) else np.arange(count, dtype=np.int32)
     found = np.asarray(rows)
     if found.ndim != 1 or len(found) != count or (count and found.dtype.kind not in "iu"):
-        raise OptionError(f"rows={brief(rows)}: the number of a row for each of {count} states")
+        raise OptionError(f"rows={brief(rows)}: expected the number of a row for each of {count} states")
     if count and not (found.min() >= 0 and found.max() < most):
         raise OptionError(f"rows={brief(rows)}: the bitmask has the rows 0 to {most - 1}")
     return np.ascontiguousarray(found, np.int32)

@@ -40,7 +40,8 @@ class DeviceMasks:
             self.table = torch.zeros((self._source.max_rows, self._source.words), dtype=torch.int32, device=device)
         except (RuntimeError, AssertionError, TypeError) as error:  # torch's errors depend on the device
             raise OptionError(
-                f"device={brief(device)}: no table of {self._source.rows.nbytes / 2**20:,.0f} MiB can be there: {error}"
+                f"device={brief(device)}: no table of {self._source.rows.nbytes / 2**20:,.0f} MiB can be allocated "
+                f"there: {error}"
             ) from error
         # The version in each row of the mirror
         self._sent: NDArray[np.int64] = np.zeros(self._source.max_rows, np.int64)
@@ -71,8 +72,8 @@ class DeviceMasks:
                 break
         else:
             raise OptionError(
-                "other threads need so many masks that those of this call are given away while they are sent; "
-                "call it from fewer threads, or for fewer states"
+                "other threads evict the masks of this call from the table before they are copied; call it from fewer "
+                "threads, or for fewer states"
             )
         if len(lacking):
             self.table[torch.from_numpy(lacking.astype(np.int64)).to(self.table.device)] = torch.from_numpy(rows).to(
@@ -104,9 +105,10 @@ class DeviceMasks:
     def _rows_of(self, guide: Guide, states: list[int]) -> NDArray[np.int32]:
         rows_of = getattr(guide_of(guide), "rows", None)
         if rows_of is None:
-            raise OptionError(f"{shown(guide)} keeps its masks in no table; use fill_bitmask for such a guide")
+            raise OptionError(f"{shown(guide)} has no mask table; use fill_bitmask for this guide")
         if guide.table is not self._source:  # type: ignore[attr-defined]
             raise OptionError(
-                f"{brief(guide)} is of another vocabulary than these DeviceMasks; make one DeviceMasks for each"
+                f"{brief(guide)} has another vocabulary than these DeviceMasks; make one DeviceMasks for each "
+                "vocabulary"
             )
         return rows_of(states)

@@ -26,13 +26,13 @@ def interface(host: str, package: str, tried: str, needed: Mapping[str, Sequence
             if missing.split(".")[0] == module.split(".")[0]:
                 raise _lacks(host, package, tried, module) from error
             raise OptionError(
-                f"{host} needs {missing}, which is not installed; install {host} with all that it depends on: "
+                f"{host} needs {missing}, which is not installed; install {host} with all its dependencies: "
                 f"pip install {package}"
             ) from error
         except (ImportError, OSError, RuntimeError, AttributeError) as error:
             raise OptionError(
-                f"{host} is installed, but cannot be imported: {error}. Mend it, or install it anew: "
-                f"pip install --force-reinstall {package}; {tried} was tried"
+                f"{host} is installed, but cannot be imported: {error}. Reinstall it: pip install --force-reinstall "
+                f"{package}; {tried} was tested"
             ) from error
         for name in names:
             value: Any = home
@@ -48,8 +48,8 @@ def _lacks(host: str, package: str, tried: str, name: str) -> OptionError:
     try:
         installed = version(package)
     except PackageNotFoundError:
-        return OptionError(f"{host} is not installed: there is no {name}. pip install {package}; {tried} was tried")
+        return OptionError(f"{host} is not installed: there is no {name}. pip install {package}; {tried} was tested")
     return OptionError(
-        f"{host} {installed} has no {name}, which the adapter needs: its interface has changed. {tried} was tried; "
-        f"install that, or use adapters.Session and adapters.fill_bitmask, which need no host"
+        f"{host} {installed} has no {name}, which the adapter needs: its interface has changed. {tried} was tested; "
+        "install that, or use adapters.Session and adapters.fill_bitmask, which need no host"
     )

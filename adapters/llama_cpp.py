@@ -138,8 +138,8 @@ class GuideLogitsProcessor(LogitsProcessorList, _Kept):
         length = self._prompt + self._written
         if len(ids) < length:
             raise OptionError(
-                "this logits processor has come further in its text than the Llama: it is for one text; make a new one "
-                "for each, or call its reset() in between"
+                "this logits processor has seen more tokens than the Llama: it serves one text; make a new one for "
+                "each text, or call its reset() in between"
             )
         found = self._rows.masks(ids[None, :length], (1, width))[0]
         self._written += 1
@@ -169,7 +169,8 @@ class GuideSampler(_Kept):
         pointer = getattr(chain, "sampler", chain)
         if not isinstance(pointer, _POINTER) or not pointer:
             raise OptionError(
-                f"{shown(chain)} is no chain of samplers; give a llama_sampler_p, or a LlamaSampler of llama-cpp-python"
+                f"{shown(chain)} is not a chain of samplers; give a llama_sampler_p, or a LlamaSampler of "
+                "llama-cpp-python"
             )
         _HOST["llama_sampler_chain_add"](pointer, _sampler_of(self))
 
@@ -183,8 +184,8 @@ class GuideSampler(_Kept):
         """Accept a token. One that is not allowed is an error; tokens after the end are ignored."""
         if not self.session.ended and not self.session.accept(token):
             raise OptionError(
-                f"token {token} was chosen, which {self.session!r} does not allow; let the GuideSampler be the first "
-                "of its chain, and a chain be used for one text, or reset in between"
+                f"token {token} was chosen, which {self.session!r} does not allow; put the GuideSampler first in its "
+                "chain, and use a chain for one text, or reset it in between"
             )
 
     def reset(self) -> None:
@@ -201,8 +202,8 @@ class GuideSampler(_Kept):
         kept = items[_allows(self.session.mask(), items["id"])]
         if not (kept["logit"] > -np.inf).any():
             raise OptionError(
-                f"none of {len(items):,} candidates is allowed by {self.session!r} and has a score above -inf; let the "
-                "GuideSampler be the first of its chain"
+                f"none of {len(items):,} candidates is allowed by {self.session!r} and has a score above -inf; put the "
+                "GuideSampler first in its chain"
             )
         items[: len(kept)] = kept
         candidates.size, candidates.selected = len(kept), -1
@@ -241,7 +242,7 @@ _ENDS: WeakKeyDictionary[Any, tuple[int, list[int]]] = WeakKeyDictionary()
 def _ends_of(llama: Any) -> tuple[int, list[int]]:
     """Return a Llama's number of tokens, and those at which llama.cpp ends a text. Cached: each token takes a call."""
     if not isinstance(llama, _HOST["Llama"]):
-        raise OptionError(f"{shown(llama)} is no model of llama-cpp-python; give a llama_cpp.Llama")
+        raise OptionError(f"{shown(llama)} is not a model of llama-cpp-python; give a llama_cpp.Llama")
     if llama.model is None:  # llama.cpp would read a closed model
         raise OptionError("this Llama is closed; load the model again")
     found = _ENDS.get(llama)

@@ -94,7 +94,9 @@ class TrellmBackend(BaseBackend):
     def __init__(self, model: Any, vocabulary: Vocabulary) -> None:
         library = getattr(model, "tensor_library_name", None)
         if library not in LIBRARIES:
-            raise OptionError(f"{shown(model)} takes no logits processors; use a model of Outlines that runs here")
+            raise OptionError(
+                f"{shown(model)} takes no logits processors; use a model that Outlines runs in this process"
+            )
         if not isinstance(vocabulary, Vocabulary):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OptionError(f"vocabulary must be a Vocabulary, not {shown(vocabulary)}")
         self._library: str = library
@@ -106,8 +108,8 @@ class TrellmBackend(BaseBackend):
         """Return a processor for a JSON Schema; the white space is that of `JSONGuide`."""
         if whitespace_pattern is not None:
             raise OptionError(
-                "whitespace_pattern is not supported; make JSONGuide(schema, vocabulary, whitespace=...) and a "
-                "GuideProcessor of it"
+                "whitespace_pattern is not supported; make JSONGuide(schema, vocabulary, whitespace=...), and a "
+                "GuideProcessor with it"
             )
         return self._processor("json", json_schema)
 

@@ -22,8 +22,8 @@ REMEMBERED = 64
 """Places that are cached for each row, at least: more than assisted decoding goes back."""
 
 OTHER_ROWS = (
-    "these are not the rows that this logits processor began with: it is for one call of generate; make a new one for "
-    "each, or call its reset() in between"
+    "the rows are not those that this logits processor began with: it serves one call of generate; make a new one for "
+    "each call, or call its reset() in between"
 )
 
 
@@ -90,8 +90,7 @@ class TokenRows:
         """
         if ids.ndim != 2 or len(shape) != 2 or not len(ids) == shape[0] > 0:
             raise OptionError(
-                f"token ids {list(ids.shape)} and logits {list(shape)}: these are to be [rows, length] and [rows, "
-                "vocabulary]"
+                f"token ids {list(ids.shape)} and logits {list(shape)}; expected [rows, length] and [rows, vocabulary]"
             )
         for guide in self.guides:
             check_width(guide.vocabulary, shape[1])
@@ -119,10 +118,10 @@ class TokenRows:
                 row = rows[0]
                 wanted = expected(self.guides[self._owners(len(left))[row]], self._here[row].state)
                 raise OptionError(
-                    f"row {row}: all tokens that the guide allows have a score of -inf, so that none can be "
-                    "chosen. Other logits processors or options forbid them, as min_new_tokens, no_repeat_ngram_size, "
-                    "bad words, forced tokens or a second guide do: leave these out, or make the guide wider. There it "
-                    f"wants {wanted}"
+                    f"row {row}: all tokens that the guide allows have a score of -inf, so that none can be chosen. "
+                    "Another logits processor or option forbids them, such as min_new_tokens, no_repeat_ngram_size, "
+                    "bad words, forced tokens or a second guide: leave it out, or make the guide wider. The guide "
+                    f"expects {wanted}"
                 )
 
     def _borders(self) -> list[int]:
@@ -168,9 +167,8 @@ class TokenRows:
             place = self._after(owner, before, text.item(-1))
             if place.state == DEAD and self._are_chosen:
                 raise OptionError(
-                    f"token {text[-1]} was chosen, which the guide does not allow: what comes behind this logits "
-                    "processor changes scores; let it be the last one, and leave out what forbids all that the guide "
-                    "allows"
+                    f"token {text[-1]} was chosen, which the guide does not allow: later logits processors changed the "
+                    "scores; put this one last, and leave out those that forbid all allowed tokens"
                 )
             found.append(place)
         if len(known) > REMEMBERED * len(owners):

@@ -89,7 +89,7 @@ class Session:
         """Take back the last `count` tokens. Raises OptionError for more than were accepted."""
         if type(count) is not int or not 0 <= count < len(self._states):
             raise OptionError(
-                f"rollback({brief(count)}): this session has accepted {self.length} tokens; take back as many or fewer"
+                f"rollback({brief(count)}): this session has accepted {self.length} tokens; roll back at most as many"
             )
         if count:
             del self._states[-count:]
@@ -114,8 +114,8 @@ class Session:
     def __reduce__(self) -> tuple[Any, ...]:
         if self.length:
             raise OptionError(
-                "a Session that has accepted tokens cannot be pickled: its states are numbers of this process's guide; "
-                "send the guide and the tokens, and accept them there"
+                "a Session that has accepted tokens cannot be pickled: its states are valid for the guide of this "
+                "process only; send the guide and the tokens, and accept them there"
             )
         return type(self), (self.guide, sorted(self.stops), self.max_tokens)
 

@@ -187,7 +187,7 @@ class TrellmGrammarBackend(BaseGrammarBackend):
     def dispatch_structural_tag(self, key_string: str) -> Any:
         """Refuse structural tags, with a reason."""
         return InvalidGrammarObject(
-            "structural tags are not supported by this backend; a grammar can say what stands before and behind JSON"
+            "structural tags are not supported by this backend; use a grammar for text before and after JSON"
         )
 
     def _made(self, kind: str, text: str) -> Any:

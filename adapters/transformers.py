@@ -100,8 +100,8 @@ class ContinuousGuideProcessor(ContinuousBatchingLogitsProcessor):
             )
         if manager.continuous_batching_config.use_async_batching is not False:
             raise OptionError(
-                "with asynchronous batching a step is prepared before the token before it is known; "
-                "set use_async_batching=False in the ContinuousBatchingConfig"
+                "asynchronous batching prepares a step before the previous token is known; set "
+                "use_async_batching=False in the ContinuousBatchingConfig"
             )
         check_width(vocabulary, manager.model.config.get_text_config().vocab_size)
         self = cls(vocabulary, manager.model.device)
@@ -179,7 +179,7 @@ def vocabulary_for(model: Any, tokenizer: Any) -> Vocabulary:
     weight = getattr(head, "weight", None)
     width: int | None = getattr(getattr(model, "config", None), "vocab_size", None) if weight is None else len(weight)
     if width is None:
-        raise OptionError(f"{shown(type(model))} has no logits: give a model of transformers that generates")
+        raise OptionError(f"{shown(type(model))} has no logits; give a generative model of transformers")
     eos = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     if eos is None:
         return Vocabulary.from_tokenizer(tokenizer, size=width)
@@ -205,7 +205,7 @@ class Healed(NamedTuple):
         if not data.startswith(self.tail):
             raise OptionError(
                 f"the output {brief(data)} does not begin with the prompt's end {brief(self.tail)}; pass the tokens "
-                "that were generated behind `ids`, chosen with `guide`"
+                "that were generated after `ids` with `guide`"
             )
         return data[len(self.tail) :].decode(errors="replace")
 
@@ -254,7 +254,7 @@ class HealedPrompts:
         import torch
 
         if not hasattr(tokenizer, "__call__") or not hasattr(tokenizer, "pad_token_id"):  # noqa: B004
-            raise OptionError(f"{shown(tokenizer)} is no tokenizer of transformers; give that of the model")
+            raise OptionError(f"{shown(tokenizer)} is not a tokenizer of transformers; give the one of the model")
         read = texts_of([prompts] if isinstance(prompts, str) else prompts, "prompts", "prompt")
         several = items_of(guide)
         guides = [guide_of(guide)] * len(read) if several is None else [guide_of(each) for each in several]
@@ -285,8 +285,12 @@ class HealedPrompts:
         """Return the guides' texts in the output of `generate`, int64 [rows, length], without prompts or their ends."""
         count, width = self.inputs["input_ids"].shape
         if getattr(sequences, "ndim", 0) != 2:
-            raise OptionError(f"sequences must be int64 [rows, length], as generate gave them, not {shown(sequences)}")
+            raise OptionError(
+                f"sequences must be int64 [rows, length], as generate returns them, not {shown(sequences)}"
+            )
         rows: list[list[int]] = sequences[:, width:].tolist()
         if len(rows) % count:
-            raise OptionError(f"{len(rows)} rows of output for {count} prompts; pass what generate gave for `inputs`")
+            raise OptionError(
+                f"{len(rows)} rows of output for {count} prompts; pass the output of generate for `inputs`"
+            )
         return [self.healed[row * count // len(rows)].text(ids) for row, ids in enumerate(rows)]

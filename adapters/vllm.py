@@ -133,7 +133,7 @@ def kind_of(request_type: Any) -> str:
     if kind not in KINDS:
         raise OptionError(
             f"structured outputs of the type {request_type.name} are not supported by this backend, but "
-            f"{', '.join(KINDS)} are; a grammar can say what stands before and behind JSON"
+            f"{', '.join(KINDS)} are; use a grammar for text before and after JSON"
         )
     return kind
 
@@ -320,11 +320,12 @@ def _constraint_of(params: Any, vocabulary: Vocabulary) -> tuple[Guide, bool] | 
     unknown = sorted(set(asked) - {*KINDS, "complete"}) if isinstance(asked, dict) else []
     if len(kinds) != 1 or unknown:
         raise OptionError(
-            f"extra_args['trellm']={brief(asked)}: a dict with just one of {', '.join(KINDS)}, and perhaps complete"
+            f"extra_args['trellm']={brief(asked)}: expected a dict with exactly one of {', '.join(KINDS)}, and "
+            "optionally complete"
         )
     value, complete = asked[kinds[0]], asked.get("complete", False)
     if not isinstance(complete, bool):
-        raise OptionError(f"extra_args['trellm']['complete']={shown(complete)}: True or False")
+        raise OptionError(f"extra_args['trellm']['complete']={shown(complete)}: expected True or False")
     guide = guide_for(kinds[0], value if isinstance(value, str) else json.dumps(value), vocabulary)
     if complete and params.max_tokens is None:
         raise OptionError("complete=True in extra_args['trellm'] needs max_tokens")

@@ -21,7 +21,7 @@ MISMATCH = 1
     "--json", type=click.File(encoding="utf-8"), help="A file with JSON in any layout, for --schema or --pydantic."
 )
 @click.option("--file", "-f", type=click.File(encoding="utf-8"), help="A file with the text; - is standard input.")
-@click.option("--tokenizer", metavar="NAME", help="A tokenizer, a name or folder, where --grammar has ids of tokens.")
+@click.option("--tokenizer", metavar="NAME", help="A tokenizer, a name or folder, for token ids in --grammar.")
 @click.option(
     "--spans",
     is_flag=True,
@@ -56,14 +56,14 @@ def check(
 
     if constraint.is_free:
         raise click.UsageError(
-            "say what the text should be: --regex, --choice, --format, --grammar, --schema or --extract"
+            "no constraint is given: use --regex, --choice, --format, --grammar, --schema or --extract"
         )
     if json is not None and constraint.structure is None:
         raise click.UsageError("--json belongs to --schema or --pydantic, which are missing")
     if spans and not constraint.may_quote and constraint.pattern is None:
         raise click.UsageError("--spans belongs to --schema, --pydantic, --grammar or --regex, which are missing")
     if (text is not None) + (json is not None) + (file is not None) != 1:
-        raise click.UsageError("give the text as --text or as --file, or JSON as --json, one of them")
+        raise click.UsageError("give exactly one of --text, --file and --json")
     if text is None:
         file = file or json
         assert file is not None
@@ -102,8 +102,8 @@ def _broken(constraint: ConstraintOptions, text: str) -> str:
     if found is not None:
         return f"the value breaks {found}\n"
     return (
-        "the value satisfies the schema, but it is written otherwise than `trellm generate` writes it: --json takes it "
-        "as it is, or see --order, --whitespace, --escapes and --spelling\n"
+        "the value satisfies the schema, but not the layout that `trellm generate` writes: use --json for any "
+        "layout, or change --order, --whitespace, --escapes or --spelling\n"
     )
 
 

@@ -67,7 +67,7 @@ def read_tags(
         kind = _KINDS.get(Path(path).suffix.lower())
         if kind is None:
             names = "a schema in .json, a grammar in .lark or .gbnf, a pattern in .regex"
-            raise click.BadParameter(f"{path!r} does not say what it is by its name: {names}")
+            raise click.BadParameter(f"{path!r} has an unknown suffix; expected {names}")
         text = read_file(context, parameter, path) or ""
         if kind == "json":
             json_of(text, path)
@@ -212,7 +212,7 @@ class ConstraintOptions:
             return self.guide(Vocabulary.from_bytes(names), as_read=as_read)
         except GrammarError as error:
             if error.text.startswith("<[", error.offset):
-                said = f"{error.reason}; ids of tokens are those of a model, give its --tokenizer"
+                said = f"{error.reason}; token ids need a tokenizer, give --tokenizer"
                 raise click.UsageError(said) from None
             raise
 
@@ -268,7 +268,7 @@ class ConstraintOptions:
 
 _MAX_WORK = "Most steps of work that the constraint may take at a time; 60 million, the default, are about a second."
 _MAX_MEMORY = "Most memory that the constraint may take. [default: 512]"
-_MAX_SECONDS = "Longest time that the constraint may take for one step of the text. [default: any]"
+_MAX_SECONDS = "Longest time that the constraint may take for one token. [default: no limit]"
 
 
 def _limits(work: int | None, memory: int | None, seconds: float | None) -> Limits | None:
@@ -326,7 +326,9 @@ def _read_resources(context: click.Context, parameter: click.Parameter, given: t
         named = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
         uri = uri or named.get("$id") or named.get("id") or ""
         if not isinstance(uri, str) or not uri:
-            raise click.BadParameter(f"the schema in {path!r} has no $id that is a text; write URI={path}")
+            raise click.BadParameter(
+                f"the schema in {path!r} has no $id, or one that is not a string; write URI={path}"
+            )
         found[uri] = schema
     return found
 
@@ -336,7 +338,7 @@ def _read_contexts(context: click.Context, parameter: click.Parameter, given: tu
     for argument in given:
         name, equals, path = argument.partition("=")
         if not equals or not name or name in found:
-            raise click.BadParameter(f"{argument!r} names no context of its own; write NAME=FILE")
+            raise click.BadParameter(f"{argument!r} is not NAME=FILE, or repeats a name")
         found[name] = read_file(context, parameter, path) or ""
     return found
 
@@ -361,7 +363,7 @@ _OPTIONS = (
         metavar="TEXT",
         type=TextType(),
         multiple=True,
-        help="The text is one of these; repeat the option.",
+        help="The text is one of these; repeatable.",
     ),
     click.option("--format", "kind", type=click.Choice(list(FORMATS)), help="The text is a value of this type."),
     click.option(
@@ -400,24 +402,24 @@ _OPTIONS = (
     click.option(
         "--whitespace",
         type=WhitespaceType(["flexible", "compact", "pretty", "any"]),
-        help="The white space in JSON; a number for any, up to so many characters between two tokens.",
+        help="The white space in JSON; a number N allows any, up to N characters between two tokens.",
     ),
     click.option(
         "--escapes",
         type=click.Choice(["canonical", "any"]),
-        help="Escapes in JSON strings: the necessary ones, or any.",
+        help="Escapes in JSON strings: only necessary ones, or any.",
     ),
     click.option(
         "--spelling",
         type=click.Choice(["plain", "any"]),
-        help="Numbers in JSON: as people write them, or in any spelling of JSON.",
+        help="Numbers in JSON: in usual notation, or in any that JSON allows.",
     ),
     click.option(
         "--resources",
         metavar="[URI=]FILE",
         multiple=True,
         callback=_read_resources,
-        help="A schema that --schema refers to, under this URI or its own $id; repeat the option.",
+        help="A schema that --schema refers to, under this URI or its own $id; repeatable.",
     ),
     click.option(
         "--context",
@@ -425,7 +427,7 @@ _OPTIONS = (
         metavar="NAME=FILE",
         multiple=True,
         callback=_read_contexts,
-        help="A text that x-quote in --schema or quote(NAME) in --grammar quotes; repeat the option.",
+        help="A text that x-quote in --schema or quote(NAME) in --grammar quotes; repeatable.",
     ),
     click.option(
         "--unenforced",
@@ -438,14 +440,16 @@ _OPTIONS = (
         metavar="FILE",
         multiple=True,
         callback=_read_files,
-        help="The text is a piece of this file, letter for letter; repeat the option.",
+        help="The text is an exact substring of this file; repeatable.",
     ),
     click.option(
         "--boundary",
         type=click.Choice(["word", "character", "sentence", "line"]),
-        help="The unit of such a piece. [default: word]",
+        help="The unit of which the substring of --extract consists. [default: word]",
     ),
-    click.option("--none-text", metavar="TEXT", type=TextType(), help="A refusal that --extract allows too."),
+    click.option(
+        "--none-text", metavar="TEXT", type=TextType(), help="A fixed text that --extract also allows, for no answer."
+    ),
     click.option(
         "--tag",
         "tags",
@@ -453,8 +457,9 @@ _OPTIONS = (
         metavar="BEGIN FILE END",
         multiple=True,
         callback=read_tags,
-        help="Free text with parts between these markers, each as the file says: a schema in .json, a grammar in "
-        '.lark or .gbnf, a pattern in .regex; "" for no marker at the end; repeat the option.',
+        help="Free text with constrained parts between these markers; FILE has the constraint: a schema in .json, a "
+        "grammar "
+        'in .lark or .gbnf, a pattern in .regex; "" for no marker at the end; repeatable.',
     ),
     click.option("--max-work", metavar="STEPS", type=click.IntRange(1), help=_MAX_WORK),
     click.option("--max-memory", metavar="MIB", type=click.IntRange(1), help=_MAX_MEMORY),

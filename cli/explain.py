@@ -35,7 +35,11 @@ MAX_TOKENS = 40
 @click.option(
     "--picture", metavar="FILE", help="Draw the automaton, rules or parts: FILE.svg, FILE.mmd (Mermaid) or FILE.dot."
 )
-@click.option("--keywords", is_flag=True, help="List every keyword of a schema: enforced, an annotation, or refused.")
+@click.option(
+    "--keywords",
+    is_flag=True,
+    help="List every keyword of a schema, and whether it is enforced, an annotation, or refused.",
+)
 def explain(
     constraint: ConstraintOptions,
     limit: int,
@@ -60,7 +64,7 @@ def explain(
         trellm explain --grammar arithmetic.lark --after '(1+'
     """
     if constraint.is_free:
-        raise click.UsageError("say what is to be explained: --regex, --choice, --format, --grammar, --schema ...")
+        raise click.UsageError("no constraint is given: use --regex, --choice, --format, --grammar, --schema ...")
     if keywords and constraint.structure is None:
         raise click.UsageError("--keywords belongs to --schema or --pydantic, which are missing")
     if limit < 1:
@@ -122,7 +126,7 @@ def _state_lines(
     if after is None:
         if not isinstance(guide, RegularGuide):
             raise click.UsageError(
-                "--state is for regular constraints; the states of others have no numbers, use --after"
+                "--state needs a regular constraint; states of other constraints have no numbers, use --after"
             )
         assert state is not None
         lines = _regular_lines(guide, state, limit)

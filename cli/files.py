@@ -69,7 +69,8 @@ class PromptLine:
             return self
         if self.parts is None:
             raise click.UsageError(
-                f"{self.place} is no text, which images and audio stand before; or make them parts of messages"
+                f"{self.place} is not a text; --image and --audio need texts, in messages make them parts of the "
+                "content"
             )
         return dataclasses.replace(self, given=[*media, *self.parts])
 
@@ -170,12 +171,12 @@ def _prompt(name: str, number: int, line: str, media: _MediaFiles) -> PromptLine
 def _named_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(members)
     if len(found) < len(members):
-        raise ValueError(f"the name {twice_named(members)!r} stands twice in an object")
+        raise ValueError(f"duplicate name {twice_named(members)!r} in an object")
     return found
 
 
 def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number that results can repeat")
+    raise ValueError(f"{text} is not a finite JSON number")
 
 
 def _finite(text: str) -> float:
@@ -397,8 +398,8 @@ class Resumed:
             place = places.get(_key_of_result(line))
             if not place:
                 raise click.UsageError(
-                    f"--resume: line {line_number} of {path} is no result of these prompts, or one too many; give the "
-                    "prompts and options of the run that wrote it, or name another file"
+                    f"--resume: line {line_number} of {path} is not a result of these prompts and options; repeat the "
+                    "command of the run that wrote it, or name another file"
                 )
             found.done.setdefault(place.popleft(), []).append(line)
         found.done = {number: lines for number, lines in sorted(found.done.items()) if len(lines) == samples}
@@ -426,7 +427,7 @@ def _lines(path: str) -> list[str]:
     """Return the complete lines of a file; none if it does not exist."""
     if not os.path.isfile(path):
         if os.path.exists(path):
-            raise click.UsageError(f"--resume: {path} is no file that results could be read from")
+            raise click.UsageError(f"--resume: {path} is not a regular file, so that no results can be read from it")
         return []
     try:
         text = Path(path).read_bytes().decode()

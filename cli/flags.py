@@ -56,12 +56,12 @@ _PHRASES = {
     "states= of its limits=Limits(...)": "--max-memory",
     "; for no randomness use Greedy()": "; for no randomness leave it out",
     "use search=Sample(...) for them, or see log_weight, ess and distance": "--temperature draws texts that have them",
-    "; the weight of a whole text is its log_weight": ", where a whole text has been drawn",
-    "; let SMC(..., accepts=...) refuse it": "",
+    "; the weight of a whole text is its log_weight": ", but the search samples whole texts",
+    "; let SMC(..., accepts=...) refuse texts": "",
     "diagnostics=True": "--diagnose",
     "logprobs=True": "--logprobs",
-    "tools= is for": "--tools is for",
-    "documents= is for": "--documents is for",
+    "tools= needs": "--tools needs",
+    "documents= needs": "--documents needs",
     "tools=: the": "--tools: the",
     "documents=: the": "--documents: the",
     "in `resources={uri: schema}`": "as --resources [URI=]FILE",
@@ -125,7 +125,7 @@ class NumberType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
             number = math.nan
         fits = math.isfinite(number) and self._least <= number <= self._most
         if not fits or (self._above and number == self._least):
-            self.fail(f"{value!r}: {self._bounds()} is needed", param, ctx)
+            self.fail(f"{value!r}: expected {self._bounds()}", param, ctx)
         return number
 
     def _bounds(self) -> str:
@@ -150,7 +150,7 @@ class BiasType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
         except ValueError:
             number = math.nan
         if not equals or not token or math.isnan(number):
-            self.fail(f"{value!r}: TOKEN=NUMBER is needed, such as 13=-5 or '\" the\"=-inf'", param, ctx)
+            self.fail(f"{value!r}: expected TOKEN=NUMBER, such as 13=-5 or '\" the\"=-inf'", param, ctx)
         if token.isascii() and token.isdigit():
             return int(token), number
         if not token.startswith('"'):
@@ -204,5 +204,5 @@ class SizeType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
         found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?([KMGT]I?)?B?", value.upper())
         size = 0 if found is None else int(float(found[1]) * self._UNITS[found[2] or ""])
         if found is None or size < self._least:
-            self.fail(f"{value!r} is no amount of memory; write it as 500MB or 2GiB", param, ctx)
+            self.fail(f"{value!r} is not an amount of memory; write it as 500MB or 2GiB", param, ctx)
         return size

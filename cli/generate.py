@@ -84,21 +84,29 @@ def chat_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the chat options to a command, which gets them as `chatting`."""
 
     @click.option("--chat", is_flag=True, help="Each prompt is a user's message in the model's chat template.")
-    @click.option("--after", type=TextType(), metavar="TEXT", help="Free text up to this comes before the constraint.")
-    @click.option("--thinking", type=click.IntRange(0), help="Most tokens of that text. [default: 1024]")
+    @click.option(
+        "--after",
+        type=TextType(),
+        metavar="TEXT",
+        help="Free text up to this marker comes before the constrained text.",
+    )
+    @click.option("--thinking", type=click.IntRange(0), help="Most tokens of the free text of --after. [default: 1024]")
     @click.option(
         "--frame",
         type=(TextType(), TextType()),
         metavar="BEFORE BEHIND",
-        help="Text that the model reads before its answer, and a mark that ends it; no part of the answer.",
+        help="Texts before and after the answer in the model's context; neither is part of the answer.",
     )
     @click.option(
         "--sentence",
         is_flag=True,
-        help="The answer is the value that a sentence names; for choices in chats the default.",
+        help="The model writes a sentence, and the answer is the value that it names; the default for choices in "
+        "chats.",
     )
     @click.option(
-        "--reasoning", is_flag=True, help="The answer is the last one that free text names, of up to 256 tokens."
+        "--reasoning",
+        is_flag=True,
+        help="The model writes free text of up to 256 tokens, and the answer is the last value that it names.",
     )
     @click.option("--no-frame", is_flag=True, help="No sentence or quotation marks around answers to chats.")
     @click.option("--tools", callback=_read_list, metavar="FILE", help="A JSON list of tools, for chats.")
@@ -133,17 +141,19 @@ _RECORDING = (
     click.option(
         "--out", "-o", metavar="FILE", help="Write results as JSON Lines to this file, - for standard output."
     ),
-    click.option("--overwrite", is_flag=True, help="Write over what the file of --out has."),
-    click.option("--resume", is_flag=True, help="Go on where a run ended: skip prompts whose results are in --out."),
+    click.option("--overwrite", is_flag=True, help="Overwrite the file of --out."),
     click.option(
-        "--batch-size", type=click.IntRange(1), default=16, show_default=True, help="How many texts run at once."
+        "--resume", is_flag=True, help="Continue an interrupted run: skip prompts whose results are in --out."
+    ),
+    click.option(
+        "--batch-size", type=click.IntRange(1), default=16, show_default=True, help="Most sequences that run at once."
     ),
     click.option("--logprobs", is_flag=True, help="Add token ids and log-probabilities to the results in --out."),
     click.option(
         "--top-logprobs",
         type=click.IntRange(1, 1000),
         metavar="K",
-        help="As --logprobs, with those of the K likeliest tokens at each place.",
+        help="As --logprobs, and also the K likeliest tokens of each step.",
     ),
     click.option(
         "--fields", is_flag=True, help="Add the probability of each value of an answer to the results in --out."
@@ -181,19 +191,21 @@ class Recording:
         out = self.out
         if (self.logprobs or self.top_logprobs or self.fields) and out is None:
             flag = "--fields" if self.fields else "--top-logprobs" if self.top_logprobs else "--logprobs"
-            raise click.UsageError(f"{flag} goes into the results of --out; add --out FILE, or --out -")
+            raise click.UsageError(f"{flag} adds to the results of --out; give --out FILE, or --out -")
         if self.diagnose == "-":
-            raise click.UsageError("--diagnose writes a page to a file; standard output is for the texts")
+            raise click.UsageError("--diagnose needs the name of a file; standard output has the texts")
         if self.resume and (out is None or out == "-" or self.diagnose is not None):
-            raise click.UsageError("--resume goes on with the file of --out; name it, and leave --diagnose out")
+            raise click.UsageError("--resume continues the file of --out; give --out FILE, and leave --diagnose out")
         if self.overwrite and (out is None or self.resume):
-            raise click.UsageError("--overwrite is for a file of --out that is begun anew; leave it out")
+            raise click.UsageError("--overwrite needs --out, and excludes --resume; leave it out")
         if out not in (None, "-") and not (self.resume or self.overwrite) and _has_lines(Path(str(out))):
             raise click.UsageError(
-                f"--out {out} has results already; --resume goes on with them, --overwrite writes over them"
+                f"--out {out} has results already; continue them by --resume, or replace them by --overwrite"
             )
         if out not in (None, "-") and prompts is not None and _is_same(str(out), prompts.name):
-            raise click.UsageError(f"--out {out} is the file of --prompts, which would be lost; name another")
+            raise click.UsageError(
+                f"--out {out} is the file of --prompts, which would be overwritten; name another file"
+            )
 
 
 _ASKING = (
@@ -210,11 +222,11 @@ _ASKING = (
             type=click.Path(dir_okay=False),
             multiple=True,
             metavar="FILE",
-            help=f"{said} of every prompt; repeat the option. Lines of --prompts have their own as {member}.",
+            help=f"{said} of every prompt; repeatable. Lines of --prompts have their own as {member}.",
         )
         for flag, said, member in (
             ("--image", "An image before the text", '"images"'),
-            ("--audio", "Audio behind the images", '"audio"'),
+            ("--audio", "Audio after the images", '"audio"'),
         )
     ),
 )
@@ -233,7 +245,7 @@ class Asking:
     def check(self) -> None:
         """Raise UsageError unless exactly one of the two is given."""
         if (self.prompt is None) == (self.prompts is None):
-            raise click.UsageError("give a prompt as --prompt or a file of them as --prompts, one of the two")
+            raise click.UsageError("give exactly one of --prompt and --prompts")
 
     def read(self) -> list[PromptLine]:
         """Read all prompts with images and audio. Raises UsageError, ImageError, AudioError."""
@@ -257,21 +269,21 @@ _AIMING = (
         type=TextType(),
         multiple=True,
         metavar="TEXT",
-        help="The output contains this text; repeat the option.",
+        help="The output contains this text; repeatable.",
     ),
     click.option(
         "--include-word",
         type=TextType(),
         multiple=True,
         metavar="TEXT",
-        help="As --include, with no letter, digit or underscore beside it; repeat the option.",
+        help="As --include, with no letter, digit or underscore beside it; repeatable.",
     ),
     click.option(
         "--max-tokens",
         type=click.IntRange(1),
         help="Most tokens of an output. Default: 256 beyond the shortest output.",
     ),
-    click.option("--seed", type=int, help="Make random choice repeatable."),
+    click.option("--seed", type=int, help="Seed that makes random sampling repeatable."),
 )
 
 
@@ -294,11 +306,17 @@ class Aiming:
 
 _DECODING = (
     click.option(
-        "--stop", type=TextType(), multiple=True, metavar="TEXT", help="End a free text before this; repeat the option."
+        "--stop",
+        type=TextType(),
+        multiple=True,
+        metavar="TEXT",
+        help="Stop string: free text ends before it; repeatable.",
     ),
-    click.option("--no-heal", is_flag=True, help="Leave prompts as they are, even if they end inside a token."),
-    click.option("--no-draft", is_flag=True, help="Read no guesses of the next tokens."),
-    click.option("--draft", metavar="MODEL", help="A smaller model with the same tokens, which guesses what follows."),
+    click.option("--no-heal", is_flag=True, help="Do not heal prompts that end inside a token."),
+    click.option("--no-draft", is_flag=True, help="Read no drafts of the next tokens."),
+    click.option(
+        "--draft", metavar="MODEL", help="A smaller model with the same vocabulary, which drafts the next tokens."
+    ),
 )
 
 
@@ -314,11 +332,9 @@ class Decoding:
     def check(self, searching: Searching) -> None:
         """Raise UsageError for a draft model without drafting."""
         if self.draft is not None and self.no_draft:
-            raise click.UsageError(
-                f"--draft {self.draft} is for guesses, and --no-draft for none; leave one of them out"
-            )
+            raise click.UsageError(f"--draft {self.draft} and --no-draft exclude each other; leave one of them out")
         if self.draft is not None and not searching.reads_guesses:
-            raise click.UsageError(f"--draft {self.draft} guesses single tokens; leave it out with --beams or --search")
+            raise click.UsageError(f"--draft {self.draft} has no effect with --beams or --search; leave it out")
 
     def options(self) -> dict[str, Any]:
         """Return options of a call, except for the draft model, which is loaded later."""
@@ -343,10 +359,12 @@ class Decoding:
 @grouped(Aiming, "aiming", _AIMING)
 @search_options
 @chat_options
-@click.option("--describe", is_flag=True, help="Write the schema of --schema or --pydantic behind prompts.")
+@click.option("--describe", is_flag=True, help="Append the schema of --schema or --pydantic to prompts.")
 @grouped(Decoding, "decoding", _DECODING)
 @grouped(Recording, "recording", _RECORDING)
-@click.option("--memory", type=SizeType(), help="For keys and values, such as 2GiB; by default half of what is free.")
+@click.option(
+    "--memory", type=SizeType(), help="Size of the KV cache, such as 2GiB; by default half of the free memory."
+)
 @loading_options
 @threads_option
 def generate(
@@ -516,15 +534,15 @@ def _check_documents(asked: Sequence[PromptLine], name: str | None, prompts: Tex
     if name is None:
         return
     if prompts is None:
-        raise click.UsageError(f"--extract-field {name} is a field of the lines of --prompts, which is missing")
+        raise click.UsageError(f"--extract-field {name} names a field of the lines of --prompts, which is missing")
     if samples > 1:
         raise click.UsageError("--extract-field gives one quotation for each prompt; leave the number of samples out")
     for prompt in asked:
         if not prompt.texts(name):
             given = shown(prompt.record[name]) if name in prompt.record else "nothing"
             raise click.UsageError(
-                f"{prompt.place} has {given} in the field {name!r} that --extract-field names; "
-                "expected a text, or a list of texts, to quote from"
+                f"{prompt.place} has {given} in the field {name!r} of --extract-field; expected a text, or a list of "
+                "texts, to quote from"
             )
 
 

@@ -32,7 +32,7 @@ SMALL = "small"
 
 _LOADING = (
     click.option("--device", help="Where the model runs, such as cpu or cuda."),
-    click.option("--dtype", help="The type that the model runs in, such as float32 or bfloat16."),
+    click.option("--dtype", help="The dtype that the model runs in, such as float32 or bfloat16."),
     click.option(
         "--weights", metavar="q8|q4", help="Quantize the model's weights, for a CPU; they are saved for next time."
     ),
@@ -40,7 +40,8 @@ _LOADING = (
         "--kv-cache-dtype",
         metavar="auto|float16|int8",
         default="auto",
-        help="float16 keeps keys and values in half the memory, int8 in a quarter, on a CPU. [default: as the model]",
+        help="The dtype of the KV cache on a CPU: float16 takes half the memory, int8 a quarter. [default: as the "
+        "model]",
     ),
 )
 loading_options = grouped(LoadingOptions, "loading", _LOADING)
@@ -52,14 +53,14 @@ def check_model(name: str | None, loading: LoadingOptions) -> None:
     Raises ModelError for a model that is not pulled.
     """
     if name is None and loading.dtype:
-        raise click.UsageError("--dtype is for models that are named; the small one of the package runs in float32")
+        raise click.UsageError("--dtype needs a model that is named; the small model of the package runs in float32")
     if name is not None and name.startswith(ZIP) and (loading.device or loading.dtype):
-        raise click.UsageError("--device and --dtype are for models of transformers; ziplm has neither")
+        raise click.UsageError("--device and --dtype need a model of transformers; ziplm has neither")
     kept = loading.kv_cache_dtype != "auto"
     given = {"--weights": loading.weights, "--kv-cache-dtype": kept, "--lora-modules": loading.adapters}
     for flag, is_given in given.items():
         if is_given and (name is None or name.startswith(ZIP)):
-            raise click.UsageError(f"{flag} is for models of transformers that are named")
+            raise click.UsageError(f"{flag} needs a model of transformers that is named")
     if name is not None and not os.path.exists(os.path.expanduser(name)):
         pulled_file(name)
 
@@ -214,8 +215,8 @@ def _pull(name: str, revision: str | None, force: bool) -> None:
         repository, file = of_hub or (name, None)
         if _REPOSITORY.fullmatch(repository) is None:
             raise click.UsageError(
-                f"{name!r} is no name of a model; there are {', '.join(REGISTRY)}, and owner/repo and "
-                "owner/repo:FILE.gguf of the Hugging Face Hub"
+                f"{name!r} is not a known model; expected {', '.join(REGISTRY)}, or owner/repo or owner/repo:FILE.gguf "
+                "of the Hugging Face Hub"
             )
         place = hub.pull(repository, file, revision=revision, force=force, bars=bars)
         click.echo(f"{name} is there: {place}")

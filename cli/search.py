@@ -48,20 +48,27 @@ class Searching:
         if random.get("temperature") == 0:
             if self.kind is not None or self.samples > 1:
                 said = f"-n {self.samples}" if self.kind is None else f"--search {self.kind}"
-                raise click.UsageError(f"{said} draws texts, and --temperature 0 takes the likeliest tokens")
+                raise click.UsageError(
+                    f"{said} samples texts, but --temperature 0 always takes the likeliest tokens; leave one of them "
+                    "out"
+                )
             random = {}  # ineffective in greedy search
         if self.kind is not None:
             if self.width is not None or beams:
-                raise click.UsageError(f"--search {self.kind} draws texts; leave out --beams, and what goes with it")
+                raise click.UsageError(
+                    f"--search {self.kind} and --beams exclude each other; leave out --beams and its options"
+                )
             return self._target(self.kind, random, drawing)
         if drawing:
-            raise click.UsageError(f"{_flags(drawing)} goes with --search {_OF_SEARCH[next(iter(drawing))]}")
+            raise click.UsageError(f"{_flags(drawing)} needs --search {_OF_SEARCH[next(iter(drawing))]}")
         if self.width is not None:
             if random:
-                raise click.UsageError(f"--beams looks for the likeliest texts; leave out {_flags(random)}")
+                raise click.UsageError(
+                    f"--beams searches for the likeliest texts without sampling; leave out {_flags(random)}"
+                )
             return Beam(self.width, n=self.samples, **beams)
         if beams:
-            raise click.UsageError(f"{_flags(beams)} goes with --beams WIDTH")
+            raise click.UsageError(f"{_flags(beams)} needs --beams WIDTH")
         return Sample(**random, n=self.samples) if random or self.samples > 1 else Greedy()
 
     def _target(self, kind: str, random: dict[str, Any], drawing: dict[str, Any]) -> Target:
@@ -70,7 +77,7 @@ class Searching:
 
         for name in drawing:
             if _OF_SEARCH[name] != kind:
-                raise click.UsageError(f"{_flags({name: None})} goes with --search {_OF_SEARCH[name]}")
+                raise click.UsageError(f"{_flags({name: None})} needs --search {_OF_SEARCH[name]}")
         if kind == "exact":
             return Exact(self.samples, **drawing, **random)
         return SMC(n=self.samples, **drawing, **random) if kind == "smc" else Importance(self.samples, **random)
@@ -93,7 +100,7 @@ _OPTIONS = (
         "width",
         type=click.IntRange(1),
         metavar="WIDTH",
-        help="Look for the likeliest texts, by beam search.",
+        help="Search for the likeliest texts by beam search.",
     ),
     click.option(
         "--length-penalty", type=NumberType(-10, 10), help="With --beams: above 0 favours long texts. [default: 1]"
@@ -101,20 +108,25 @@ _OPTIONS = (
     click.option(
         "--early-stopping",
         type=click.Choice(["no", "yes", "never"]),
-        help="With --beams: whether WIDTH finished texts are enough; never: not until no better one is possible.",
+        help="With --beams: whether to stop at WIDTH finished texts; never: only stop when no better one is possible.",
     ),
     click.option(
         "--search",
         "target",
         type=click.Choice(["exact", "smc", "importance"]),
-        help="Draw whole texts as likely as the model says, given the constraint: exactly; by particles; with weights.",
+        help="Sample whole texts from the model's distribution given the constraint: exactly; by particles; with "
+        "weights.",
     ),
     click.option("--attempts", type=click.IntRange(1), help="With --search exact: most attempts at a text."),
-    click.option("--parallel", type=click.IntRange(1), help="With --search exact: attempts side by side."),
-    click.option("--particles", type=click.IntRange(1), help="With --search smc: how many texts are weighed."),
-    click.option("--ess", type=NumberType(0, 1), help="With --search smc: resample below this share. [default: 0.5]"),
+    click.option("--parallel", type=click.IntRange(1), help="With --search exact: attempts in parallel."),
+    click.option("--particles", type=click.IntRange(1), help="With --search smc: number of particles."),
     click.option(
-        "--resampling", type=click.Choice(["systematic", "stratified"]), help="With --search smc: how to resample."
+        "--ess",
+        type=NumberType(0, 1),
+        help="With --search smc: resample below this share of effective particles. [default: 0.5]",
+    ),
+    click.option(
+        "--resampling", type=click.Choice(["systematic", "stratified"]), help="With --search smc: resampling scheme."
     ),
     click.option(
         "-n",
@@ -125,12 +137,12 @@ _OPTIONS = (
         help="Texts for each prompt: random, or the best.",
     ),
     click.option(
-        "--no-repeat-ngram-size", type=click.IntRange(0), metavar="N", help="No N tokens in a row come twice."
+        "--no-repeat-ngram-size", type=click.IntRange(0), metavar="N", help="No N consecutive tokens occur twice."
     ),
     click.option(
         "--repetition-penalty",
         type=NumberType(0, above=True),
-        help="Above 1: tokens that have come before are less likely.",
+        help="Above 1: tokens that have occurred before are less likely.",
     ),
     click.option(
         "--min-tokens",
@@ -140,19 +152,19 @@ _OPTIONS = (
     click.option(
         "--frequency-penalty",
         type=NumberType(-2, 2),
-        help="Above 0: tokens are less likely with each time that the output has them.",
+        help="Above 0: each occurrence in the output makes a token less likely.",
     ),
     click.option(
         "--presence-penalty",
         type=NumberType(-2, 2),
-        help="Above 0: tokens that the output has already are less likely.",
+        help="Above 0: tokens that occur in the output are less likely.",
     ),
     click.option(
         "--logit-bias",
         type=BiasType(),
         multiple=True,
         metavar="TOKEN=NUMBER",
-        help="Add to the score of a token, an id or a text such as '\" the\"'; -inf bans it; repeat the option.",
+        help="Add to the score of a token, an id or a text such as '\" the\"'; -inf bans it; repeatable.",
     ),
 )
 
@@ -181,7 +193,7 @@ def _biases(pairs: Sequence[tuple[int | str, float]]) -> dict[int | str, float] 
     """Return the biases of all flags by token."""
     for number, (token, _) in enumerate(pairs):
         if any(token == other for other, _ in pairs[:number]):
-            raise click.UsageError(f"--logit-bias: {token!r} is there twice; give each token once")
+            raise click.UsageError(f"--logit-bias: duplicate token {token!r}; give each token once")
     return dict(pairs) or None
 
 

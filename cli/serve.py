@@ -59,7 +59,7 @@ class NamedModel:
         if not sign or given.startswith(ZIP) or os.path.exists(os.path.expanduser(given)):
             name = text = given
         if not (name and text):
-            raise click.UsageError(f"{given!r}: a model, or a name and a model, as in chat=Qwen/Qwen3-8B")
+            raise click.UsageError(f"{given!r}: expected MODEL or NAME=MODEL, as in chat=Qwen/Qwen3-8B")
         return cls(name, None if text == SMALL and not os.path.exists(text) else text)
 
 
@@ -78,7 +78,7 @@ def _adapters(given: tuple[str, ...], several: list[NamedModel]) -> dict[str, di
         base, name, place = _adapter(each, several)
         if not (name and place) or any(name in there for there in found.values()):
             raise click.UsageError(
-                f"--lora-modules {each!r}: a name and a place, as in sql=adapters/sql, each name once"
+                f"--lora-modules {each!r}: expected NAME=PLACE, as in sql=adapters/sql, with each name once"
             )
         if base not in [model.name for model in several]:
             raise click.UsageError(f"--lora-modules {each!r}: there is no model {base!r}")
@@ -91,7 +91,9 @@ def _adapter(given: str, several: list[NamedModel]) -> tuple[str, str, str]:
     is_json = given.startswith("{")
     if not is_json and len(several) > 1:
         example = '{"name": "sql", "path": "adapters/sql", "base_model_name": "chat"}'
-        raise click.UsageError(f"--lora-modules {given!r}: say of which model it is, as in '{example}'")
+        raise click.UsageError(
+            f"--lora-modules {given!r}: with several models expected JSON with the adapter's model, as in '{example}'"
+        )
     if not is_json:
         name, _, place = given.partition("=")
         return several[0].name, name, place
@@ -101,7 +103,9 @@ def _adapter(given: str, several: list[NamedModel]) -> tuple[str, str, str]:
             raise ValueError
         return said.get("base_model_name", several[0].name if len(several) == 1 else ""), said["name"], said["path"]
     except (ValueError, KeyError):
-        raise click.UsageError(f"--lora-modules {given!r}: texts name, path and base_model_name in JSON") from None
+        raise click.UsageError(
+            f"--lora-modules {given!r}: expected JSON with the strings name, path and base_model_name"
+        ) from None
 
 
 def _replicas(context: click.Context, parameter: click.Parameter, given: str | None) -> int | tuple[int, int] | None:
@@ -110,7 +114,7 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
         return None
     read = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", given)
     if read is None or int(read[2] or read[1]) < max(1, int(read[1])):
-        raise click.BadParameter(f"{given!r}: how many, such as 2, or the least and the most, such as 1-8")
+        raise click.BadParameter(f"{given!r}: expected a number, such as 2, or a range, such as 1-8")
     return int(read[1]) if read[2] is None else (int(read[1]), int(read[2]))
 
 
@@ -155,7 +159,7 @@ _REPLICAS = (
         "--replicas",
         metavar="N | LEAST-MOST",
         callback=_replicas,
-        help="With --ray: the number of replicas, or a range for Ray to choose by load. [default: 1]",
+        help="With --ray: the number of replicas, or a range from which Ray chooses by load. [default: 1]",
     ),
     click.option(
         "--cpus", type=NumberType(0), help="With --ray: CPUs reserved for each replica, such as 4 or 0.5. [default: 1]"
@@ -179,11 +183,9 @@ class Replicas:
         is_alone: True for one model without a budget
         """
         if self.ray and not is_alone:
-            raise click.UsageError(
-                "several models and --memory-budget with --ray: its replicas have one model; start a server for each"
-            )
+            raise click.UsageError("--ray serves one model, without --memory-budget; start a server for each model")
         if not self.ray and any(each is not None for each in (self.replicas, self.cpus, self.gpus)):
-            raise click.UsageError("--replicas, --cpus and --gpus are for replicas of Ray; add --ray")
+            raise click.UsageError("--replicas, --cpus and --gpus need --ray")
         return self.ray
 
     def serve(
@@ -193,9 +195,11 @@ class Replicas:
         from ..serve.ray import deployment, run
 
         if port == 0:
-            raise click.UsageError("--port 0 with --ray: Ray needs to be told a port")
+            raise click.UsageError("--port 0 is not possible with --ray; give the number of a port")
         if model is not None and model.startswith(ZIP):
-            raise click.UsageError(f"{model} with --ray: replicas load models of transformers, or the small one")
+            raise click.UsageError(
+                f"{model} is not possible with --ray; replicas only load models of transformers, or the small model"
+            )
         made = deployment(
             model, settings, replicas=self.replicas or 1, cpus=1 if self.cpus is None else self.cpus,
             gpus=self.gpus or 0, memory=memory, queued=settings.texts, **loading.given,
@@ -208,35 +212,45 @@ class Replicas:
 @click.command()
 @click.argument("models", nargs=-1, metavar="[[NAME=]MODEL]...")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on; 0.0.0.0 for all.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 for any that is free.")
-@click.option("--name", help="What clients call the first model. [default: as it was given here]")
 @click.option(
-    "--alias", "aliases", multiple=True, metavar="NAME", help="A further name of the first model; repeat the option."
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="The port to listen on; 0 for any free one.",
 )
-@click.option("--memory", type=SizeType(), help="For keys and values, such as 20GB; by default half of what is free.")
+@click.option("--name", help="The name by which clients request the first model. [default: MODEL]")
 @click.option(
-    "--memory-budget", type=SizeType(), metavar="SIZE", help="For the weights, keys and values of all models in "
-    "memory: the one longest idle is unloaded for another. [default: of several, what is free]",
+    "--alias", "aliases", multiple=True, metavar="NAME", help="A further name of the first model; repeatable."
+)
+@click.option(
+    "--memory", type=SizeType(), help="Size of the KV cache, such as 20GB; by default half of the free memory."
+)
+@click.option(
+    "--memory-budget", type=SizeType(), metavar="SIZE", help="Memory for weights and KV caches of all loaded models; "
+    "the least recently used one is unloaded for another. [default: the free memory, with several models]",
 )  # fmt: skip
 @loading_options
 @click.option(
-    "--lora-modules", multiple=True, metavar="NAME=PLACE | JSON", help="An adapter of LoRA, a folder or a name on the "
-    "Hub, that requests name as their model; of several models JSON says whose it is. Repeat the option.",
+    "--lora-modules", multiple=True, metavar="NAME=PLACE | JSON", help="A LoRA adapter, a folder or a name on the Hub, "
+    "that clients request as model NAME; with several models JSON names its base model; repeatable.",
 )  # fmt: skip
 @threads_option
-@click.option("--api-key-file", metavar="FILE", help="Every request must have one of the keys in this file.")
 @click.option(
-    "--cors", "origins", multiple=True, metavar="ORIGIN", help="Web pages of this origin may ask; repeat the option."
+    "--api-key-file", metavar="FILE", help="File of API keys, one on each line; every request needs one of them."
 )
 @click.option(
-    "--allow-host", "hosts", multiple=True, metavar="NAME", help="A host name of the server, besides localhost and "
-    "addresses; repeat the option. [default: any where --host is not of this machine alone]",
+    "--cors", "origins", multiple=True, metavar="ORIGIN", help="Allow requests of web pages of this origin; repeatable."
+)
+@click.option(
+    "--allow-host", "hosts", multiple=True, metavar="NAME", help="A host name that requests may use, besides localhost "
+    "and IP addresses; repeatable. [default: any, unless --host is a loopback address]",
 )  # fmt: skip
 @click.option(
     "--max-body",
     "body_bytes",
     type=SizeType(),
-    help="Most bytes of a request. [default: 4MiB, or 32MiB where the model reads images or audio]",
+    help="Most bytes of a request. [default: 4MiB, or 32MiB if the model reads images or audio]",
 )
 @click.option("--max-image", type=SizeType(), default="20MiB", show_default=True, help="Most bytes of an image's file.")
 @click.option(
@@ -252,14 +266,14 @@ class Replicas:
     type=SizeType(),
     default="1GiB",
     show_default=True,
-    help="Most memory of the pixels and samples of all requests on their way; then 429.",
+    help="Most memory of decoded images and audio of all running requests; beyond it requests get 429.",
 )
 @click.option(
     "--fetch-media",
     "--fetch-images",
     "fetch_media",
     is_flag=True,
-    help="Requests may name images and audio by http:// and https:// addresses of the internet.",
+    help="Fetch images and audio that requests name by http:// and https:// addresses of the internet.",
 )
 @click.option(
     "--max-texts",
@@ -267,23 +281,23 @@ class Replicas:
     type=click.IntRange(1),
     default=1024,
     show_default=True,
-    help="Most texts on their way; then 429.",
+    help="Most sequences, running and waiting; beyond it requests get 429.",
 )
 @click.option(
     "--max-gap-ms",
     type=NumberType(0, above=True),
-    help="Longest time between two tokens of a text while prompts of others are read. [default: 100 on a CPU]",
+    help="Longest gap between two tokens of a sequence while prompts of others are read. [default: 100 on a CPU]",
 )
-@click.option("--priorities", is_flag=True, help="Requests may say their priority; the lowest numbers come first.")
+@click.option("--priorities", is_flag=True, help="Accept priorities in requests; lower numbers run first.")
 @click.option(
     "--max-output",
     "output_tokens",
     type=click.IntRange(1),
     default=4096,
     show_default=True,
-    help="Most tokens of a text whose request does not say.",
+    help="Most tokens of an output whose request has no max_tokens.",
 )
-@click.option("--max-work", type=click.IntRange(1), help="Most steps of work of a constraint at a time.")
+@click.option("--max-work", type=click.IntRange(1), help="Most steps of work of a constraint in one call.")
 @click.option("--max-constraint-memory", type=SizeType(), help="Most memory of a constraint. [default: 256MiB]")
 @click.option(
     "--kept-constraints",
@@ -299,7 +313,7 @@ class Replicas:
     type=SizeType(0),
     default="64MiB",
     show_default=True,
-    help="Most memory of answers of /v1/responses that are kept to go on from; 0 for none.",
+    help="Most memory of stored answers of /v1/responses, for previous_response_id; 0 for none.",
 )
 @click.option(
     "--compile-seconds",
@@ -313,10 +327,10 @@ class Replicas:
     type=NumberType(0, above=True),
     default=30.0,
     show_default=True,
-    help="How long requests may go on after SIGTERM.",
+    help="How long running requests may continue after SIGTERM.",
 )
 @click.option(
-    "--otlp-traces-endpoint", metavar="URL", help="Send a trace of each request to this collector of OpenTelemetry, "
+    "--otlp-traces-endpoint", metavar="URL", help="Send a trace of each request to this OpenTelemetry collector, "
     "such as http://localhost:4318/v1/traces.",
 )  # fmt: skip
 @click.option("--access-log", is_flag=True, help="Write a line for each request to standard error.")

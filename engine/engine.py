@@ -85,7 +85,7 @@ class Engine:
         before = _engine_of(model)
         if before is None or not before._is_stepping:
             if before is not None and before.is_busy:
-                raise OptionError("the model has an engine that is at work; close that one first, or use it")
+                raise OptionError("the model already has a running engine; close it first, or use it")
             _remember(model, self)
 
     @classmethod
@@ -107,7 +107,9 @@ class Engine:
             raise OptionError(f"submit takes a generator such as generate.text(model), not {shown(generator)}")
         chosen = Options.of(RunOptions, options)
         if chosen.fields:
-            raise OptionError("fields=True scores values when a text is there; call the generator's run()")
+            raise OptionError(
+                "submit does not support fields=True, which scores finished texts; call the generator's run()"
+            )
         several, is_single = prompts_of(prompts)
         return Handle(self, [(generator, prompt) for prompt in several], chosen, is_single=is_single)
 
@@ -223,7 +225,7 @@ class Engine:
         finally:
             call.waiting = max(0, call.waiting - 1)  # a forked process has no waiting threads
         if self._is_closed and not call.outcomes:
-            raise Cancelled("the engine was closed before this was finished")
+            raise Cancelled("the engine was closed before this call was finished")
 
     def outcomes(self, call: Call) -> Iterator[tuple[int, RequestOutput]]:
         """Yield new outcomes of a call by request number, each once."""
@@ -284,9 +286,9 @@ class Engine:
         """Raise OptionError in a thread that would wait for itself."""
         if self._is_stepping:
             raise OptionError(
-                "this thread takes this engine's steps, so that what is called within them (its model, a constraint, "
-                "what watches it, a signal handler) cannot wait for another; call the generator instead, which then "
-                "has an engine of its own"
+                "this thread runs the engine's steps, so that code called in a step (the model, a constraint, a "
+                "callback, a signal handler) cannot wait for another call; call the generator instead, which then uses "
+                "an engine of its own"
             )
 
     def _enter(self, call: Call) -> None:
@@ -468,11 +470,12 @@ def blocks_for(model: Model, memory: int | None) -> int:
     if memory is None:
         return MOST if free is None else max(1, min((int(free * SHARE) - taken) // size, MOST))
     if free is not None and memory > free:
-        raise OptionError(f"memory={memory}: {shown_size(memory)}, and {shown_size(free)} are free; ask for less")
+        raise OptionError(
+            f"memory={memory}: {shown_size(memory)} exceed the {shown_size(free)} that are free; ask for less"
+        )
     if memory - taken < size:
         raise OptionError(
-            f"memory={memory}: a block of {BLOCK} tokens of this model takes {size} bytes, so that there is room for "
-            "none; ask for more"
+            f"memory={memory}: too small for one block of {BLOCK} tokens, which takes {size} bytes; ask for more"
         )
     return min((memory - taken) // size, MOST)
 
@@ -492,7 +495,7 @@ def slots_for(model: Model, memory: int | None) -> int:
     share = given // 2 if model.block_bytes else given
     if share < size:
         raise OptionError(
-            f"memory={given}: the state of a text of this model takes {size} bytes, so that there is room for none; "
+            f"memory={given}: too small for the state of one sequence, which takes {size} bytes; "
             f"ask for {size * (2 if model.block_bytes else 1)} or more"
         )
     return min(share // size, MOST_SLOTS)
@@ -506,15 +509,15 @@ def check_fits(model: Model, request: Request, blocks: int, slots: int = 0) -> N
     apart = model.source_bytes(len(source)) if source and isinstance(model, SourceModel) else 0
     free = free_bytes(getattr(model, "device", None)) if logits + apart >= LARGE else None
     if free is not None and logits + apart > free:
-        encoded = f" and the prompt of {len(source)} tokens, encoded," if apart else ""
+        encoded = f" and the encoded prompt of {len(source)} tokens" if apart else ""
         raise OptionError(
-            f"search={request.search!r}: the logits of {width} {kind}{encoded} take {shown_size(logits + apart)}, and "
+            f"search={request.search!r}: the logits of {width} {kind}{encoded} take {shown_size(logits + apart)}, but "
             f"{shown_size(free)} are free; ask for fewer {kind}, or shorten the prompt"
         )
     if slots and width > slots:
         raise OptionError(
             f"search={request.search!r}: {width} {kind} take {shown_size(width * model.state_bytes)} of memory for "
-            f"their states, and the engine has {shown_size(slots * model.state_bytes)}; ask for fewer {kind}, or give "
+            f"their states, but the engine has {shown_size(slots * model.state_bytes)}; ask for fewer {kind}, or give "
             "the engine more: Engine(model, memory=...)"
         )
     if blocks == 0:
@@ -528,7 +531,7 @@ def check_fits(model: Model, request: Request, blocks: int, slots: int = 0) -> N
         beams = f" in {width} {kind}" if width > 1 else ""
         raise OptionError(
             f"prompt {request.number} of {prompt} tokens, with up to {output} of output{beams}, takes "
-            f"{shown_size(needed * size)} of memory for keys and values, and the engine has "
+            f"{shown_size(needed * size)} of memory for keys and values, but the engine has "
             f"{shown_size(blocks * size)}; "
             f"ask for a smaller max_tokens or fewer {kind}, or give the engine more: Engine(model, memory=...)"
         )

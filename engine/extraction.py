@@ -75,7 +75,7 @@ class Extractor(Generator[Any]):
     def job(self, prompt: Prompt, include: Any = (), *, continues: bool = False) -> Job:
         """Return the prompt with this generator's constraint and further goals."""
         if self._most > 1:
-            raise OptionError(f"spans={self._most} takes several runs; call the generator itself, or its run()")
+            raise OptionError(f"spans={self._most} needs several runs; call the generator itself, or its run()")
         job = super().job(prompt, include, continues=continues)
         return job if job.frame is None or self.frame != "auto" else replace(job, search=WITHIN_CHATS)
 
@@ -105,10 +105,14 @@ class Extractor(Generator[Any]):
         if self._most == 1 and not (several > 1 and isinstance(options.search, Sample)):
             return super().run_texts(prompts, options, told)
         if options.include:
-            raise OptionError("include= with several distinct spans: leave it out, or ask for one span at a time")
+            raise OptionError(
+                "include= is not supported with several distinct spans; leave it out, or ask for one span at a time"
+            )
         order = self._order if self._most > 1 else None
         if self._behind is not None:
-            raise OptionError("after= with several distinct spans: leave it out, or ask for one span at a time")
+            raise OptionError(
+                "after= is not supported with several distinct spans; leave it out, or ask for one span at a time"
+            )
         make = partial(Extractor, self.model, frame=self.frame)
         run = _Several(make, self._quotations, prompts, options, max(several, self._most), order, told)
         try:

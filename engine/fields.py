@@ -313,15 +313,17 @@ def check_fields(model: Model, guide: Any, frame: Any, options: Options) -> None
     search: Any = options.search
     reason = None
     if not isinstance(guide, (JSONGuide, RegularGuide)):
-        reason = f"is for JSON, choices, patterns and formats, not for {'free text' if guide is None else brief(guide)}"
+        reason = f"needs JSON, choices, patterns or formats, not {'free text' if guide is None else brief(guide)}"
     elif frame is not None and not isinstance(frame, Frame):
-        reason = 'needs an answer that stands alone, or between two texts; leave out frame="sentence" and "reasoning"'
+        reason = (
+            'needs an answer without a frame, or with a frame of two texts; leave out frame="sentence" and "reasoning"'
+        )
     elif conforms(model, SourceModel):
-        reason = f"is for decoders, and {model!r} reads prompts apart from its answers"
+        reason = f"needs a decoder; {model!r} is an encoder-decoder"
     elif isinstance(search, (Beam, Target)):
         reason = f"with search={search!r}: tokens are scored as they are chosen; use Greedy() or Sample(...)"
     elif options.include:
-        reason = "with include=: what must be said changes what each value is likely to be; leave it out"
+        reason = "with include=: required content changes the probabilities of values; leave it out"
     if reason is not None:
         raise OptionError(f"fields=True {reason}")
 

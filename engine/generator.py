@@ -114,7 +114,7 @@ class Generator(Described, Generic[T]):
         check_model(model, "Generator")
         check_guide(guide)
         if convert is not None and not callable(convert):  # pyright: ignore[reportUnnecessaryComparison]
-            raise OptionError(f"convert={convert!r}: a function from a text to its value, or None")
+            raise OptionError(f"convert={convert!r}: expected a function from a text to its value, or None")
         if guide is not None and not _same(without_markers(guide.vocabulary), model.vocabulary):
             raise OptionError("the guide was made for another vocabulary; make it with model.vocabulary")
         self.model = model
@@ -247,10 +247,10 @@ class Generator(Described, Generic[T]):
         chosen = Options.of(StreamOptions, options)
         several, is_single = prompts_of(prompts)
         if chosen.search.n != 1:
-            raise OptionError(f"search={chosen.search!r}: a stream is one text for each prompt; use n=1")
+            raise OptionError(f"search={chosen.search!r}: a stream has one text for each prompt; use n=1")
         if is_single and chosen.logprobs:
             raise OptionError(
-                f"logprobs={chosen.logprobs}: a stream of one prompt is its text alone; give a list, "
+                f"logprobs={chosen.logprobs}: a stream of a single prompt yields only text; give a list, "
                 "stream([prompt], ...), whose pieces have log-probabilities"
             )
         pieces = self._handle(several, chosen).pieces()
@@ -493,8 +493,8 @@ class Embedder(Generator[Any]):
         check_model(model, "Embedder")
         if not conforms(model, PoolingModel) or not model.embedding_size:
             raise OptionError(
-                f"{model!r} has no embeddings: they are final hidden states, which decoders of transformers and GGUF "
-                "files have where their head is apart from the body"
+                f"{model!r} has no embeddings; they need the final hidden states of a decoder of transformers or a "
+                "GGUF file whose head is separate from its body"
             )
         super().__init__(model)
         self._asked = dimensions

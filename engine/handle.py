@@ -153,8 +153,8 @@ class Handle:
             raise OptionError("the generators of one batch must share one model object, that of the engine")
         if self._samples * len(pairs) > MOST_TEXTS:
             raise OptionError(
-                f"n={self._samples:,} texts for each of {len(pairs):,} prompts: up to {MOST_TEXTS:,} run in "
-                "one call; ask for fewer, or make several calls"
+                f"n={self._samples:,} texts for each of {len(pairs):,} prompts: the limit of one call is "
+                f"{MOST_TEXTS:,} texts; ask for fewer, or make several calls"
             )
         if requests is None:
             jobs = [task.job(prompt, options.include, continues=options.continues) for task, prompt in pairs]
@@ -294,13 +294,11 @@ class Cursor:
     ) -> None:
         options = handle.options
         if grows and isinstance(options.search, (Beam, Target)) and options.search.n != 1:
-            raise OptionError(f"search={options.search!r}: a stream is one text for each prompt; use n=1")
+            raise OptionError(f"search={options.search!r}: a stream has one text for each prompt; use n=1")
         if grows and options.retries:
-            raise OptionError(
-                f"retries={options.retries}: a stream cannot take back what it has given; take result() instead"
-            )
+            raise OptionError(f"retries={options.retries}: a stream cannot retract its text; use result() instead")
         if grows and any(request.pools for request in handle.call.requests):
-            raise OptionError("an embedding has no text that could come in pieces; call the generator, or its run()")
+            raise OptionError("an embedding cannot be streamed; call the generator, or its run()")
         self.handle = handle
         self.grows = grows
         self._take, self._ended, self._keeps = take, ended, keeps
@@ -371,7 +369,7 @@ class Cursor:
     def _check_all(self) -> None:
         """Raise Cancelled unless all texts were finished."""
         if self.handle.call.is_cancelled:
-            raise Cancelled("the handle was cancelled before all was finished, or its engine was closed")
+            raise Cancelled("the handle was cancelled, or its engine closed, before all texts were finished")
 
     def _lead(self, number: int, text: bytes) -> int | None:
         """Return the length of the model's prefix of a text that is not output; None while it is incomplete."""

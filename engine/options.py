@@ -193,7 +193,10 @@ class Options:
             self._set(name, extras_of(getattr(self, name), name))
         self._set("chat_template_kwargs", template_options_of(self.chat_template_kwargs))
         if self.cache_salt is not None and not text_of(self.cache_salt, "cache_salt"):
-            raise OptionError("cache_salt='': a text that others do not know; leave it out to share with all")
+            raise OptionError(
+                "cache_salt='': expected a text that other clients do not know; leave it out to share the prefix cache "
+                "with all"
+            )
         self._set("priority", whole(self.priority, "priority", -MOST_PRIORITY, MOST_PRIORITY))
         if self.adapter is not None:
             text_of(self.adapter, "adapter")
@@ -205,12 +208,14 @@ class Options:
         if isinstance(search, type) or not (
             isinstance(search, (Beam, Target)) or (hasattr(search, "pick") and hasattr(search, "n"))
         ):
-            raise OptionError(f"search={brief(search)}: a search such as Greedy(), Sample(temperature=0.8) or Beam(4)")
+            raise OptionError(
+                f"search={brief(search)}: expected a search such as Greedy(), Sample(temperature=0.8) or Beam(4)"
+            )
         if isinstance(search, Target):
             self._check_target(search)
         if self.trace and not isinstance(search, Beam):
             raise OptionError(
-                f"trace=True with search={search!r}: a trace is of the beams; use search=Beam(4), or leave it out"
+                f"trace=True with search={search!r}: only beam search has a trace; use search=Beam(4), or leave it out"
             )
         if self.retries and isinstance(search, (Greedy, Beam)):
             raise OptionError(
@@ -224,22 +229,24 @@ class Options:
             return
         if not is_model(draft):
             raise OptionError(
-                f"draft={brief(draft)}: True, False, or a smaller model with the same tokens, such as "
+                f"draft={brief(draft)}: expected True, False, or a smaller model with the same vocabulary, such as "
                 "models.transformers(...)"
             )
         search: Any = self.search
         if isinstance(search, (Beam, Target)):
-            kind = "beams" if isinstance(search, Beam) else "searches of whole texts"
-            raise OptionError(f"draft={draft!r} with search={search!r}: {kind} read no guesses; leave it out")
+            kind = "beam search" if isinstance(search, Beam) else "a search of whole texts"
+            raise OptionError(f"draft={draft!r} with search={search!r}: {kind} reads no drafts; leave it out")
 
     def _check_target(self, search: Target) -> None:
         """Raise OptionError for options that do not apply to samplers of whole texts."""
         reasons = {
-            "logprobs": "of single tokens; the weight of a whole text is its log_weight",
-            "diagnostics": "of single tokens; use search=Sample(...) for them, or see log_weight, ess and distance",
-            "retries": "a text drawn again is no draw; let SMC(..., accepts=...) refuse it",
-            "no_repeat_ngram_size": "it yields to the constraint, so that no distribution of texts is meant by it",
-            "min_tokens": "it yields to the constraint, so that no distribution of texts is meant by it; say it there",
+            "logprobs": "logprobs belong to single tokens; the weight of a whole text is its log_weight",
+            "diagnostics": "diagnostics belong to single tokens; use search=Sample(...) for them, or see log_weight, "
+            "ess and distance",
+            "retries": "repeated draws would change the distribution; let SMC(..., accepts=...) refuse texts",
+            "no_repeat_ngram_size": "it gives way to the constraint, so that it defines no distribution of texts",
+            "min_tokens": "it gives way to the constraint, so that it defines no distribution of texts; bound the "
+            "length in the constraint",
         }
         for name, reason in reasons.items():
             if getattr(self, name):
@@ -251,7 +258,7 @@ class Options:
         for name in RunOptions.__annotations__:
             if name not in _OF_EMBEDDINGS and getattr(self, name) != getattr(usual, name):
                 value = brief(getattr(self, name))
-                raise OptionError(f"{name}={value}: an embedding has no text, of which that is said; leave it out")
+                raise OptionError(f"{name}={value}: an embedding has no output text; leave it out")
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -290,7 +297,9 @@ class Options:
         if isinstance(self.seed, int):
             return [self.seed] * count
         if len(self.seed) != count:
-            raise OptionError(f"seed: {len(self.seed)} seeds for {count} prompts; one number, or one for each prompt")
+            raise OptionError(
+                f"seed: {len(self.seed)} seeds for {count} prompts; give one number, or one for each prompt"
+            )
         return list(self.seed)
 
 
@@ -300,8 +309,8 @@ def _best(logprobs: Any, name: str, whose: str) -> int:
         return whole(logprobs, name, 1, MOST_BEST)
     except OptionError:
         raise OptionError(
-            f"{name}={brief(logprobs)}: True for those of the {whose} tokens, or a whole number from 1 to "
-            f"{MOST_BEST:,} for those of so many likeliest tokens at each place too"
+            f"{name}={brief(logprobs)}: expected True for the {whose} tokens, or a whole number from 1 to "
+            f"{MOST_BEST:,} to add that many likeliest tokens of each position"
         ) from None
 
 
@@ -309,14 +318,14 @@ def _stop_strings(stop: Any) -> tuple[str, ...]:
     if isinstance(stop, str):
         return (text_of(stop, "stop"),)
     if stop is None:
-        raise OptionError("stop=None: a string or a list of strings; leave it out for none")
+        raise OptionError("stop=None: expected a string or a list of strings; leave it out for none")
     return tuple(texts_of(stop, "stop", "stop string"))
 
 
 def _stop_ids(ids: Any) -> tuple[int, ...]:
     several = items_of(list(cast("set[Any]", ids)) if isinstance(ids, set) else ids)
     if several is None:
-        raise OptionError(f"stop_ids={brief(ids)}: a list of token ids, such as [13]; strings are given as stop")
+        raise OptionError(f"stop_ids={brief(ids)}: expected a list of token ids, such as [13]; for strings use stop")
     return tuple(whole(token, "stop_ids", 0) for token in several)
 
 
@@ -328,14 +337,16 @@ def _seed(seed: Any) -> int | tuple[int, ...] | None:
     return None if seed is None else whole(seed, "seed", -(2**63), 2**64 - 1)
 
 
-_SAMPLE = "random choice is search=Sample(temperature=0.7, top_k=50, top_p=0.9, min_p=0.05)"
-_SEVERAL = "several texts for each prompt are search=Sample(n=3), or search=Beam(4, n=3) for the likeliest"
-_BEAM = 'beam search is search=Beam(4), or search=Beam(4, length_penalty=1.0, early_stopping="never")'
-_MOST = "the most tokens of an output are max_tokens=100"
-_STOP = 'what ends a free text is stop="\\n" or stop=["\\n", "END"]'
-_INCLUDE = 'what a text must contain is include=["a phrase"]'
-_SCORES = "log-probabilities come with generator.run(prompts, logprobs=True), the 5 best of each place with logprobs=5"
-_CONSTRAINT = "what may come out is said when the generator is made: generate.regex, generate.json, generate.cfg, ..."
+_SAMPLE = "for random sampling use search=Sample(temperature=0.7, top_k=50, top_p=0.9, min_p=0.05)"
+_SEVERAL = "for several texts of a prompt use search=Sample(n=3), or for the likeliest ones search=Beam(4, n=3)"
+_BEAM = 'for beam search use search=Beam(4), or search=Beam(4, length_penalty=1.0, early_stopping="never")'
+_MOST = "for the most tokens of an output use max_tokens=100"
+_STOP = 'for strings that end a free text use stop="\\n" or stop=["\\n", "END"]'
+_INCLUDE = 'for content that a text must have use include=["a phrase"]'
+_SCORES = (
+    "for log-probabilities use generator.run(prompts, logprobs=True), or logprobs=5 for the 5 best of each position"
+)
+_CONSTRAINT = "give the constraint when you make the generator: generate.regex, generate.json, generate.cfg, ..."
 
 _ELSEWHERE: dict[str, Sequence[str]] = {
     _SAMPLE: (*SAMPLE_OPTIONS, "do_sample", "typical_p", "sampler", "sampling_params"),
@@ -343,36 +354,41 @@ _ELSEWHERE: dict[str, Sequence[str]] = {
     _SEVERAL: ("n", "num_return_sequences", "num_samples", "samples", "best_of"),
     _BEAM: ("num_beams", "beams", "beam_width", "width", "length_penalty", "early_stopping"),
     _MOST: ("max_new_tokens", "max_length", "max_completion_tokens", "max_output_tokens", "num_predict"),
-    "the fewest tokens of an output are min_tokens=10": ("min_new_tokens", "min_length"),
+    "for the fewest tokens of an output use min_tokens=10": ("min_new_tokens", "min_length"),
     _STOP: ("stop_strings", "stop_sequences", "stop_words", "stop_at", "until"),
-    "token ids that end a free text are stop_ids=[13]": ("stop_token_ids", "eos_token_id", "eos_ids", "stop_tokens"),
+    "for token ids that end a free text use stop_ids=[13]": (
+        "stop_token_ids",
+        "eos_token_id",
+        "eos_ids",
+        "stop_tokens",
+    ),
     _INCLUDE: ("force_words_ids", "force_words", "constraints", "contains"),
-    "repetition is what repetition_penalty=1.2, frequency_penalty=0.5 and no_repeat_ngram_size=3 are against": (
+    "against repetition use repetition_penalty=1.2, frequency_penalty=0.5 or no_repeat_ngram_size=3": (
         "repeat_penalty",
         "encoder_repetition_penalty",
     ),
     _SCORES: ("top_logprobs", "output_scores", "output_logits", "return_dict_in_generate", "scores"),
-    "single tokens are made likelier, or banned, by logit_bias={' the': 2, 13: float('-inf')}": (
+    "to make tokens likelier, or to ban them, use logit_bias={' the': 2, 13: float('-inf')}": (
         "sequence_bias",
         "bad_words_ids",
         "bad_words",
         "suppress_tokens",
     ),
-    _CONSTRAINT + "; scores of single tokens are changed by logit_bias={' the': 2}": (
+    _CONSTRAINT + "; to change scores of single tokens use logit_bias={' the': 2}": (
         "logits_processor",
         "logits_processors",
     ),
-    "pieces as they come are generator.stream(prompt)": ("stream", "streamer"),
+    "for the output in pieces use generator.stream(prompt)": ("stream", "streamer"),
     "prompts are healed unless heal=False": ("token_healing", "heal_tokens"),
-    "samples are made repeatable by seed=7": ("random_seed", "random_state", "rng", "generator", "manual_seed"),
-    "a progress bar is progress=True": ("verbose", "show_progress", "use_tqdm"),
-    "how many rows run at once is batch_size=16": ("max_batch_size", "num_workers", "concurrency"),
+    "for repeatable samples use seed=7": ("random_seed", "random_state", "rng", "generator", "manual_seed"),
+    "for a progress bar use progress=True": ("verbose", "show_progress", "use_tqdm"),
+    "for the number of rows that run at once use batch_size=16": ("max_batch_size", "num_workers", "concurrency"),
     _CONSTRAINT: ("regex", "pattern", "schema", "json_schema", "response_format", "grammar", "choices", "guide"),
-    "limits belong to the constraint: generate.regex(model, pattern, limits=Limits(...))": ("limits",),
+    "give limits with the constraint: generate.regex(model, pattern, limits=Limits(...))": ("limits",),
 }
 _MEANT = {name: meant for meant, names in _ELSEWHERE.items() for name in names}
-_OF_RUN = "that adds to a result, and only run returns results: generator.run(prompts, {name}=True)"
-_OF_SEVERAL = "that is about several texts, and a stream is one; leave it out"
+_OF_RUN = "only run returns results with it: generator.run(prompts, {name}=True)"
+_OF_SEVERAL = "it concerns several texts, but a stream has one; leave it out"
 
 
 def unknown_option(name: str, value: Any, possible: Collection[str], everywhere: Collection[str]) -> str:
@@ -387,11 +403,11 @@ def unknown_option(name: str, value: Any, possible: Collection[str], everywhere:
         return f"{what}: {_OF_RUN.format(name=name) if belongs_to_run else _OF_SEVERAL}"
     near = get_close_matches(name, possible, 1)
     if name == "temperature" and isinstance(value, (int, float)) and value == 0:
-        hint = "the likeliest tokens are what search=Greedy() takes, the default"
+        hint = "for the likeliest tokens use search=Greedy(), the default"
     elif name in _MEANT:
         hint = _MEANT[name]
     elif near:
         hint = f"did you mean {near[0]}?"
     else:
-        hint = f"possible here are {', '.join(possible)}"
+        hint = f"expected one of {', '.join(possible)}"
     return f"{what}: there is no such option; {hint}"

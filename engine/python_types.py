@@ -189,7 +189,7 @@ class ConvertibleSchemas(GenerateJsonSchema):
         """Return JSON in a string."""
         if "schema" in schema and schema["schema"]["type"] != "any":
             raise OptionError(
-                "generate.json cannot write Json[...] of a type: JSON within a string is held to no schema; use the "
+                "generate.json cannot write Json[...] of a type: JSON within a string cannot be constrained; use the "
                 "type itself, or Json"
             )
         return {"type": "string", "pattern": formats.FLAT_JSON}
@@ -238,8 +238,8 @@ class ConvertibleSchemas(GenerateJsonSchema):
             name = str(getattr(schema["function"]["function"], "__qualname__", ""))
             if name in _OUTSIDE:
                 raise OptionError(
-                    f"generate.json cannot promise what {name} of pydantic looks up outside of the text; use Path or "
-                    "str, and look at the value afterwards"
+                    f"generate.json cannot guarantee what {name} of pydantic checks outside of the text; use Path or "
+                    "str, and check the value afterwards"
                 )
         return super().generate_inner(schema)
 

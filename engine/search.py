@@ -285,12 +285,14 @@ class SMC(Target):
         for name in ("potential", "accepts"):
             value = getattr(self, name)
             if value is not None and not callable(value):
-                raise OptionError(f"{name}={value!r}: a function of a text so far and of whether it is complete")
+                raise OptionError(
+                    f"{name}={value!r}: expected a function of the text so far and of whether it is complete"
+                )
         meaning = "a share of the particles from 0 (never resample) to 1"
         if not 0 <= number(self.ess, "ess", meaning) <= 1:
             raise OptionError(f"ess={self.ess!r}: {meaning}")
         if self.resampling not in ("systematic", "stratified"):
-            raise OptionError(f'resampling={self.resampling!r}: "systematic" or "stratified"')
+            raise OptionError(f'resampling={self.resampling!r}: expected "systematic" or "stratified"')
 
     @property
     def rows(self) -> int:
@@ -326,14 +328,16 @@ class Beam:
         object.__setattr__(self, "width", width)
         n = whole(self.n, "n")
         if n > width:
-            raise OptionError(f"n={self.n!r}: a whole number from 1 to width={width}; wider beams find more texts")
+            raise OptionError(
+                f"n={self.n!r}: expected a whole number from 1 to width={width}; wider beams find more texts"
+            )
         object.__setattr__(self, "n", n)
         meaning = f"a number from {-STEEPEST} to {STEEPEST}"
         if abs(number(self.length_penalty, "length_penalty", meaning)) > STEEPEST:
             raise OptionError(f"length_penalty={self.length_penalty!r}: {meaning}")
         stopping: Any = self.early_stopping
         if not isinstance(stopping, (bool, str)) or stopping not in (False, True, "never"):
-            raise OptionError(f'early_stopping={self.early_stopping!r}: False, True or "never"')
+            raise OptionError(f'early_stopping={self.early_stopping!r}: expected False, True or "never"')
 
     def score(self, total: float, length: int) -> float:
         """Return the ranking score of a text of `length` tokens with log-probability `total`."""

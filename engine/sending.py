@@ -150,13 +150,13 @@ def origin_of(model: Any) -> Any:
         return portable(model, "the model")
     if model.origin is None:
         raise OptionError(
-            f"{model!r} was made of a loaded model, whose weights do not travel; give its name or a folder, "
-            "models.transformers('Qwen/Qwen3-0.6B'), and save it into one first where it has none "
-            "(save_pretrained of the model and of its tokenizer)"
+            f"{model!r} wraps a loaded model, whose weights are not sent; give its name or a folder, "
+            "models.transformers('Qwen/Qwen3-0.6B'), or save it first into a folder (save_pretrained of the model and "
+            "of its tokenizer)"
         )
     if model.is_changed:
         raise OptionError(
-            f"the weights of {model!r} were changed since it was loaded, and do not travel; save it into a folder "
+            f"the weights of {model!r} were changed since it was loaded, and are not sent; save it into a folder "
             "(save_pretrained of the model and of its tokenizer), and load that: models.transformers(folder)"
         )
     return model.origin.sent()

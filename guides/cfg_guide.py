@@ -83,7 +83,7 @@ class CFGGuide(LiftedGuide, Drawable):
             else:
                 if contexts is not None:
                     raise OptionError(
-                        "contexts= is for the text of a grammar; this one is read: parse_lark has contexts= too"
+                        "contexts= needs the text of a grammar, not a Grammar; give contexts= to parse_lark"
                     )
                 grammar = grammar if start is None else replace(grammar, start=start)
                 check_options(grammar.start)
@@ -195,7 +195,7 @@ def _read(text: str, start: str | None, syntax: Syntax, contexts: Mapping[str, C
         return parse_lark(text, "start" if start is None else start, contexts=contexts)
     if contexts is not None:
         text = grammar_text(text)
-        reason = "nothing can be quoted in GBNF: quote(name) and contexts= are for syntax='lark'"
+        reason = "GBNF has no quotations: quote(name) and contexts= need syntax='lark'"
         raise GrammarError(reason, text, max(0, text.find("quote(")))
     return parse_gbnf(text, "root" if start is None else start)
 

@@ -30,7 +30,7 @@ def state_of(state: object, count: int) -> int:
 def no_state(state: object) -> StateError:
     """Return the error for a value that is no state."""
     return StateError(
-        f"{brief(state)} is no state of this guide; states are the guide's `start` and what its `advance` gave out"
+        f"{brief(state)} is no state of this guide; states are the guide's `start` and results of its `advance`"
     )
 
 
@@ -38,7 +38,7 @@ def token_of(token: object, size: int) -> int:
     """Return a token id as a plain int, -1 if it is out of the vocabulary. Raises OptionError for other types."""
     if type(token) is not int:
         if not isinstance(token, (int, np.integer)):
-            raise OptionError(f"a token is a whole number, not {brief(token)}")
+            raise OptionError(f"a token must be a whole number, not {brief(token)}")
         token = int(cast("int", token))
     return token if 0 <= token < size else -1
 
@@ -48,7 +48,7 @@ def left_of(left: Any) -> int:
     try:
         return max(-1, min(operator.index(left), MOST_LEFT))
     except TypeError:
-        raise OptionError(f"how many tokens are left is a whole number, not {brief(left)}") from None
+        raise OptionError(f"the number of tokens left must be a whole number, not {brief(left)}") from None
 
 
 def bytes_of(data: Any) -> bytes:

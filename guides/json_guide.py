@@ -409,7 +409,7 @@ def _value_of(text: str) -> Any:
 
 
 def _too_deep() -> LimitError:
-    return LimitError("the text is nested too deep for Python to read it; this is fixed: bound the depth in the schema")
+    return LimitError("the text is nested too deep for Python's parser; bound the depth in the schema")
 
 
 def _short(text: str | bytes | None) -> str | bytes | None:

@@ -316,7 +316,7 @@ def check_cancelled() -> None:
 
 
 def _cancelled() -> Cancelled:
-    return Cancelled("the call was cancelled by another thread; what it worked on is as it was before")
+    return Cancelled("the call was cancelled by another thread; its objects are unchanged")
 
 
 def current() -> Meter | None:

@@ -71,7 +71,9 @@ class SavedGuide(NamedTuple):
             )
         words, spare = self.masks.shape[1], size % 32
         if words != (size + 31) // 32 or (spare and (self.masks[:, -1] >> np.uint32(spare)).any()):
-            raise GuideFileError(f"{self.path} has masks that are not of {size:,} tokens; save the guide again")
+            raise GuideFileError(
+                f"{self.path} has masks for another number of tokens than {size:,}; save the guide again"
+            )
 
 
 def save_guide(
@@ -137,10 +139,10 @@ def _read(path: str | Path) -> SavedGuide:
     except Exception as error:  # damaged files may raise any exception of the library
         raise GuideFileError(f"{path} is not a whole safetensors file ({error}); save the guide again") from None
     if metadata.pop("checksum", "") != _checksum(metadata, tensors):
-        raise GuideFileError(f"{path} is damaged: its checksum does not fit; save the guide again")
+        raise GuideFileError(f"{path} is damaged: its checksum does not match; save the guide again")
     found = {name: (str(tensor.dtype), tensor.ndim) for name, tensor in tensors.items()}
     if found != {"masks": ("uint32", 2), "transitions": ("int32", 2)} or not _is_identity(metadata):
-        raise GuideFileError(f"{path} does not hold what a saved guide does; save the guide again")
+        raise GuideFileError(f"{path} lacks parts of a saved guide; save the guide again")
     return SavedGuide(str(path), metadata, tensors["masks"], tensors["transitions"])
 
 
@@ -152,7 +154,7 @@ def _is_identity(metadata: Mapping[str, str]) -> bool:
 
 def _path(path: Any) -> Path:
     if not isinstance(path, (str, Path)) or not str(path) or "\0" in str(path):
-        raise GuideFileError(f"{brief(path)} is no path of a file; give a text or a Path")
+        raise GuideFileError(f"{brief(path)} is not a path of a file; give a text or a Path")
     return Path(path)
 
 

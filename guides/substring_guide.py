@@ -63,7 +63,7 @@ class SubstringGuide(StateTableGuide, Drawable):
     ) -> None:
         vocabulary = vocabulary_of(vocabulary, "SubstringGuide")
         if none_text is not None and (not isinstance(none_text, str) or not none_text):  # pyright: ignore
-            raise OptionError(f"none_text={brief(none_text)}: a text that is not empty, or None")
+            raise OptionError(f"none_text={brief(none_text)}: expected a text that is not empty, or None")
         self._meter = Meter(limits)
         with self._meter:
             self.source = QuotedContext(context, Rules(boundary, min_chars, max_chars, whitespace), refusal=none_text)

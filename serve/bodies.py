@@ -45,7 +45,7 @@ async def read(request: Request, shape: type[T], most: int) -> T:
     coding = request.headers.get("content-encoding", "identity").strip().lower()
     if coding != "identity":
         raise ApiError(
-            f"the body must come as it is, without the header Content-Encoding: {coding[:80]}",
+            f"compressed bodies are not supported: send the body without Content-Encoding: {coding[:80]}",
             status=415,
             code="unsupported_media_type",
         )
@@ -109,7 +109,7 @@ def check_size(request: Request, most: int) -> None:
 
 def _too_large(most: int, *, more: bool) -> ApiError:
     """more: True if the client is still sending"""
-    said = f"the body has more than {most:,} bytes, the most that this server reads"
+    said = f"the body has more than {most:,} bytes, the limit of this server"
     return ApiError(said, status=413, code="request_too_large", headers={"Connection": "close"} if more else None)
 
 
@@ -168,7 +168,7 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(members)
     if len(found) < len(members):
         twice = twice_named(members)
-        raise _NoJsonError(f"duplicate name {brief(twice)} in an object: it stands twice; leave one out")
+        raise _NoJsonError(f"duplicate name {brief(twice)} in an object; leave one out")
     return found
 
 
@@ -218,7 +218,9 @@ def _check_texts(value: Any, place: Place = ()) -> None:
     for each, where in _all_within(value, place):
         what = param_of(where) or "the body"
         if isinstance(each, str) and (at := lone_surrogate(each)) >= 0:
-            raise ApiError(f"{what} has a lone surrogate at character {at}, which no text has", where, code="not_text")
+            raise ApiError(
+                f"{what} has a lone surrogate at character {at}, which is not valid Unicode", where, code="not_text"
+            )
         for name, _ in _members(each):
             if isinstance(name, str) and lone_surrogate(name) >= 0:
                 raise ApiError(f"a name in {what} has a lone surrogate", where, code="not_text")
@@ -228,7 +230,7 @@ def refusal(error: ValidationError, value: Any, shape: type[BaseModel]) -> ApiEr
     """Return the error of an invalid body. Of several it is the most deeply nested one."""
     if error.error_count() > MOST_MISTAKES:
         said = f"the body has {error.error_count():,} mistakes, such as unknown fields or values of wrong types"
-        return ApiError(f"{said}; send what docs/serve.md says", code="invalid_value")
+        return ApiError(f"{said}; docs/serve.md lists the fields", code="invalid_value")
     found = [(place_in(value, each["loc"]), each) for each in error.errors(include_url=False, include_context=False)]
     # of an object with an unknown type, only the type is reported
     strange = {place[:-1] for place, each in found if place[-1:] == ("type",) and each["type"] == "literal_error"}
@@ -261,7 +263,7 @@ def _why_no_part(given: Any, said: str) -> str | None:
     kind = cast("dict[str, Any]", given).get("type") if isinstance(given, dict) else None
     here = [each for each in AUDIO if repr(each) in said]
     if kind in AUDIO and here:
-        return f"audio is a part of the type {' or '.join(here)} here"
+        return f"here audio has the part type {' or '.join(here)}"
     return PARTS.get(kind) if isinstance(kind, str) else None
 
 
@@ -276,7 +278,7 @@ def _without_data(value: Any) -> Any:
 
 def _reason(name: str, shape: type[BaseModel]) -> str | None:
     """Return the reason why a known field of other servers or chats is unsupported; None for other names."""
-    of_chats = "responses have none; /v1/chat/completions has" if name in getattr(shape, "OF_CHATS", ()) else None
+    of_chats = "only /v1/chat/completions has it" if name in getattr(shape, "OF_CHATS", ()) else None
     return KNOWN.get(name, of_chats)
 
 
@@ -330,44 +332,44 @@ def _has(value: Any, step: str | int) -> bool:
     return isinstance(value, list) and isinstance(step, int) and 0 <= step < len(cast("list[Any]", value))
 
 
-_NO_SOUND = "the model does not speak"
+_NO_SOUND = "the model generates no audio"
 AUDIO = ("input_audio", "audio_url", "audio")
 """Types of audio parts, here or on other servers."""
 PARTS: dict[str, str] = {
     **dict.fromkeys(AUDIO, "/v1/chat/completions takes audio as input_audio and as audio_url"),
-    **dict.fromkeys(("video_url", "input_video", "video"), "films are not read; send images or audio"),
-    **dict.fromkeys(("file", "input_file", "document"), "files are not read; send texts, images and audio"),
+    **dict.fromkeys(("video_url", "input_video", "video"), "video is not supported; send images or audio"),
+    **dict.fromkeys(("file", "input_file", "document"), "files are not supported; send texts, images and audio"),
 }
 """Unsupported message part types of other servers, with reasons."""
 KNOWN: dict[str, str] = {
     "audio": _NO_SOUND,
-    "prediction": "there are no predicted outputs; leave it out",
-    "web_search_options": "the server reaches nothing outside itself",
-    "verbosity": "say in a message how long the answer is to be",
-    "top_logprobs": "of completions logprobs is the number of the likeliest tokens, and responses have none",
-    "use_beam_search": 'beams are trellm: {"beams": 4}',
-    "length_penalty": 'beams are trellm: {"beams": {"width": 4, "length_penalty": 1.0}}',
-    "early_stopping": 'beams are trellm: {"beams": {"width": 4, "early_stopping": true}}',
-    "suffix": "the model continues texts, and fills no gaps",
-    "chat_template": "the template is the model's own",
-    "mm_processor_kwargs": "images and audio are prepared as the model's own files say",
-    "guided_whitespace_pattern": 'white space is trellm: {"json": {"whitespace": "compact"}}',
-    "no_stop_trim": "stop strings are no part of the output",
-    "lora_path": "an adapter that the server has is named in model",
-    "session_params": "there are no sessions; send the whole chat",
-    "n_predict": "max_tokens is what there is",
+    "prediction": "predicted outputs are not supported; leave it out",
+    "web_search_options": "the server does not search the web",
+    "verbosity": "ask in a message for a short or a long answer",
+    "top_logprobs": "/v1/completions has logprobs=K for the K likeliest tokens; /v1/responses has no log-probabilities",
+    "use_beam_search": 'for beam search use trellm: {"beams": 4}',
+    "length_penalty": 'for beam search use trellm: {"beams": {"width": 4, "length_penalty": 1.0}}',
+    "early_stopping": 'for beam search use trellm: {"beams": {"width": 4, "early_stopping": true}}',
+    "suffix": "the server only continues prompts, and fills no gap before a suffix",
+    "chat_template": "the server always uses the model's own chat template",
+    "mm_processor_kwargs": "the model's own configuration decides how images and audio are preprocessed",
+    "guided_whitespace_pattern": 'for white space use trellm: {"json": {"whitespace": "compact"}}',
+    "no_stop_trim": "the output never includes stop strings",
+    "lora_path": "request an adapter of the server by its name in model",
+    "session_params": "sessions are not supported; send the whole chat",
+    "n_predict": "use max_tokens",
     "mirostat": "use temperature, top_p or min_p",
     "typical_p": "use temperature, top_p or min_p",
-    "repeat_penalty": "repetition_penalty is what there is",
-    "echo": "a chat's answer is apart from its messages",
-    "best_of": "of chats n is how many answers there are; choose among them",
-    "continue_final_message": "a prompt is continued anyway; of /v1/chat/completions it continues the last message",
+    "repeat_penalty": "use repetition_penalty",
+    "echo": "an answer of a chat never repeats the messages",
+    "best_of": "chats have n, the number of answers; choose among them",
+    "continue_final_message": "a prompt is always continued; /v1/chat/completions has the field for the last message",
     "add_generation_prompt": "a prompt has no template",
     "chat_template_kwargs": "a prompt has no template",
-    "reasoning_effort": "of chats only, whose template knows of thinking",
-    "reasoning": "of chats only, whose template knows of thinking",
-    "functions": "give them as tools",
-    "function_call": "give it as tool_choice",
-    "conversation": "there are no conversations by name; previous_response_id goes on from a response",
-    "max_tool_calls": "the server calls no tools itself",
+    "reasoning_effort": "only chats have it, because it controls the chat template",
+    "reasoning": "only chats have it, because it controls the chat template",
+    "functions": "send them as tools",
+    "function_call": "send it as tool_choice",
+    "conversation": "stored conversations are not supported; continue a response by previous_response_id",
+    "max_tool_calls": "the server does not run tools itself",
 }

@@ -222,7 +222,7 @@ _FLAGS = {
     "pass it in `resources={uri: schema}`": "put what it refers to under $defs",
     # logit_bias is finite in requests
     "logit_bias: at step": "allowed_token_ids: at step",
-    "is banned by -inf; use a number such as -100, which leaves a token to be chosen where there is no other": (
+    "is banned by -inf; use a finite number such as -100, which leaves these tokens possible": (
         "is left out; add one of those, or leave the field out"
     ),
 }

@@ -406,9 +406,12 @@ async def begin(
     service: Service = request.state.service
     if asked.texts > service.settings.choices:
         field = "n" if asked.texts == (asked.n or 1) else "best_of"
-        raise ApiError(f"{field}={asked.texts}: up to {service.settings.choices} texts for a prompt", (field,))
+        raise ApiError(
+            f"{field}={asked.texts}: the limit of this server is {service.settings.choices} texts for a prompt",
+            (field,),
+        )
     if asked.priority and not service.settings.priorities:
-        said = f"priority={asked.priority}: requests are taken as they come where the server has no --priorities"
+        said = f"priority={asked.priority}: this server runs without --priorities; leave it out"
         raise ApiError(said, ("priority",), code="unsupported_parameter")
     try:
         constraint = await derived(request, asked.constraint)
@@ -446,7 +449,7 @@ def _scored(begun: GenerationRequest) -> tuple[Task, FieldScorer]:
     """Return the task and scorer of a request with fields. Raises ApiError."""
     place = ("trellm", "fields")
     if begun.asked.is_streamed:
-        raise ApiError("fields are there at the end of a text only; leave out stream", ("stream",))
+        raise ApiError("trellm.fields are only known at the end of a text; leave out stream", ("stream",))
     task: Any = begun.task
     if begun.plan is not None or not isinstance(task, TextGenerator):
         raise ApiError("trellm.fields together with tools or a model that thinks is not supported", place)
@@ -472,7 +475,7 @@ def _options(service: Service, asked: ChatRequest | CompletionRequest, constrain
         said["logit_bias"] = _only(service, asked.allowed_token_ids, said.get("logit_bias", {}))
     if asked.ignore_eos:
         if constraint.kind:
-            raise ApiError("ignore_eos is for free texts: a constraint says where its texts end", ("ignore_eos",))
+            raise ApiError("ignore_eos needs free text: a constraint decides where its texts end", ("ignore_eos",))
         said["min_tokens"] = service.settings.output_tokens if asked.budget is None else asked.budget
     if asked.trellm.heal is not None:
         said["heal"] = asked.trellm.heal
@@ -481,10 +484,10 @@ def _options(service: Service, asked: ChatRequest | CompletionRequest, constrain
     try:
         search = asked.search(asked.trellm.beam_search)
         if isinstance(search, Beam) and asked.is_streamed and search.n > 1:
-            raise ApiError("several texts of a beam search are there at its end only; leave out stream", ("stream",))
+            raise ApiError("a beam search has several texts only at its end; leave out stream", ("stream",))
         if isinstance(asked, CompletionRequest) and asked.told is not None:
             if isinstance(search, (Beam, Greedy)):
-                raise ApiError("best_of is for texts that are drawn; give a temperature above 0", ("best_of",))
+                raise ApiError("best_of needs random sampling; give a temperature above 0", ("best_of",))
             said["logprobs"] = said.get("logprobs") or True
         return Options.of(RunOptions, {**said, "search": search})
     except TrellmError as error:

@@ -76,7 +76,7 @@ class Guard:
             said = f"the headers have more than {HEADER_BYTES:,} bytes"
             return ApiError(said, status=431, code="headers_too_large", headers=close)
         if lengths == 3:
-            said = "the headers have both Content-Length and Transfer-Encoding, of which a request may have one"
+            said = "the headers have both Content-Length and Transfer-Encoding; send one of them"
             return ApiError(said, code="invalid_http", headers=close)
         if self._hosts and scope["path"] not in HEALTH and (name := self._strange(Headers(scope=scope))) is not None:
             said = (

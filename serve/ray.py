@@ -50,10 +50,10 @@ class Needs:
         for name, each, door in (("CPU", self.cpus, self.door_cpus), ("GPU", self.gpus, 0.0)):
             needed = self.replicas * each + self.doors * door
             if needed > there.get(name, 0):
-                doors = f" and {door:g} for each of {self.doors} doors" if door else ""
+                doors = f" and {door:g} for each of {self.doors} routers" if door else ""
                 return (
-                    f"{each:g} {name}s for each of {self.replicas} replicas{doors} are {needed:g}, and there are "
-                    f"{there.get(name, 0):g}: ask for fewer --replicas, or for less for each, such as "
+                    f"{each:g} {name}s for each of {self.replicas} replicas{doors} are {needed:g}, but Ray has "
+                    f"{there.get(name, 0):g}: use fewer --replicas, or less for each, such as "
                     f"--{name.lower()}s {each / 2:g}"
                 )
         return None
@@ -99,8 +99,8 @@ def deployment(
     whole(doors, "doors", 1, MOST_REPLICAS)
     whole(tries, "tries", 1, 16)
     for name, value in (("cpus", cpus), ("gpus", gpus)):
-        if number(value, name, "a number, 0 or above") < 0:
-            raise OptionError(f"{name}={value!r}: a number, 0 or above")
+        if number(value, name, "a number of at least 0") < 0:
+            raise OptionError(f"{name}={value!r}: expected a number of at least 0")
     sent = described(model, **loading)
     serve = ray("ray.serve")
     replica = serve.deployment(Replica).options(
@@ -177,7 +177,7 @@ def start(application: Any, *, host: str = "127.0.0.1", port: int = 8000, name: 
     if is_new and not _joined(library):
         _begin(library, needs)
     elif needs is not None and (lack := needs.lack(library.cluster_resources())) is not None:
-        _LOG.warning("this waits for the cluster to grow: %s", lack)
+        _LOG.warning("replicas wait until the cluster grows: %s", lack)
     serve.start(http_options={"host": host, "port": whole(port, "port", 1, 65535)})
     serve.run(application, name=name, route_prefix="/")
     return is_new
@@ -228,10 +228,10 @@ def _counts(replicas: Any) -> tuple[int, int]:
     if isinstance(replicas, tuple):
         pair: Any = replicas  # pyright: ignore[reportUnknownVariableType]
         if len(pair) != 2:
-            raise OptionError(f"replicas={pair!r}: how many, or (least, most)")
+            raise OptionError(f"replicas={pair!r}: expected a number, or a pair (least, most)")
         least, most = whole(pair[0], "replicas[0]", 0, MOST_REPLICAS), whole(pair[1], "replicas[1]", 1, MOST_REPLICAS)
         if least > most:
-            raise OptionError(f"replicas={pair!r}: the least comes first")
+            raise OptionError(f"replicas={pair!r}: expected (least, most) with least <= most")
         return least, most
     count = whole(replicas, "replicas", 1, MOST_REPLICAS)
     return count, count

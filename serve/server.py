@@ -246,7 +246,7 @@ class Connection(HttpToolsProtocol):
             return
         hosts = sum(name == b"host" for name, _ in self.headers)
         if hosts != 1 and self.parser.get_http_version() == "1.1":  # ambiguous (RFC 9112, 3.2)
-            raise HostError(f"a request has one Host header, not {hosts}")
+            raise HostError(f"a request must have one Host header, not {hosts}")
         self._at = At.BODY
         is_answering = self._is_answering
         super().on_headers_complete()

@@ -103,7 +103,7 @@ class Service:
         size = self.model.vocabulary.size
         strange = next((each for each in ids if not 0 <= each < size), None)
         if strange is not None:
-            raise ApiError(f"{strange} is not a token id; they go from 0 to {size - 1}", place)
+            raise ApiError(f"{strange} is not a token id; ids are 0 to {size - 1}", place)
 
     def admit(self, texts: int, place: Place) -> int:
         """Reserve capacity for a request's texts until `release`. place: the field that asks for them. Raises

@@ -87,7 +87,7 @@ class Settings:
     def __post_init__(self) -> None:
         text_of(self.name, "name")
         if not self.name:
-            raise OptionError('name="": what clients call the model')
+            raise OptionError('name="": expected the name by which clients request the model')
         for name in ("kept_bytes", "media_bytes"):
             whole(getattr(self, name), name, 1, MOST_BYTES)
         if self.body_bytes is not None:
@@ -97,7 +97,7 @@ class Settings:
             whole(getattr(self, name), name)
         share = number(self.compile_share, "compile_share", "a number above 0, up to 1")
         if not 0 < share <= 1:
-            raise OptionError(f"compile_share={share!r}: a number above 0, up to 1")
+            raise OptionError(f"compile_share={share!r}: expected a number above 0, up to 1")
         for name in ("compile_seconds", "request_seconds", "drain_seconds", "retry_seconds"):
             positive(getattr(self, name), name, "seconds")
         switch(self.priorities, "priorities")
@@ -110,15 +110,17 @@ class Settings:
         ImageLimits.of(self.image_limits)
         AudioLimits.of(self.audio_limits)
         if self.fetcher is not None and not isinstance(self.fetcher, MediaFetcher):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OptionError(f"fetcher={brief(self.fetcher)}: a MediaFetcher, or None for nothing of the web")
+            raise OptionError(
+                f"fetcher={brief(self.fetcher)}: expected a MediaFetcher, or None to fetch nothing from the web"
+            )
         for key in self.keys:
             _check_key(key)
         for origin in self.origins:
             if not _ORIGIN.fullmatch(origin):
-                raise OptionError(f"the origin {origin!r} is none; write http://localhost:3000, or * for all")
+                raise OptionError(f"{origin!r} is not an origin; write http://localhost:3000, or * for all")
         for host in self.hosts:
             if not _HOST.fullmatch(host):
-                raise OptionError(f"the host {host!r} is no name; write llm.example.com, without scheme, port or path")
+                raise OptionError(f"{host!r} is not a host name; write llm.example.com, without scheme, port or path")
 
 
 def keys_of(path: str) -> tuple[str, ...]:
@@ -130,7 +132,7 @@ def keys_of(path: str) -> tuple[str, ...]:
         raise OptionError(f"the file of API keys {path!r} cannot be read: {reason}") from None
     found = tuple(line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#"))
     if not found:
-        raise OptionError(f"the file of API keys {path!r} has none; write one on a line")
+        raise OptionError(f"the file of API keys {path!r} is empty; write one key on each line")
     for key in found:
         _check_key(key)
     return found
@@ -138,4 +140,4 @@ def keys_of(path: str) -> tuple[str, ...]:
 
 def _check_key(key: str) -> None:
     if len(key) < KEY_LENGTH or not key.isascii() or not key.isprintable() or " " in key:
-        raise OptionError(f"an API key has at least {KEY_LENGTH} characters of ASCII and no space")
+        raise OptionError(f"an API key needs at least {KEY_LENGTH} characters, all of printable ASCII, without spaces")

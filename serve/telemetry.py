@@ -46,43 +46,55 @@ class Metrics:
             "trellm_requests", "Requests answered, by path and status", ["path", "status"], registry=registry
         )
         self.refused = Counter(
-            "trellm_refused", "Requests refused because too much was at work", ["reason"], registry=registry
+            "trellm_refused", "Requests refused because the server was at capacity", ["reason"], registry=registry
         )
         self.errors = Counter(
             "trellm_errors", "Requests answered with an error, by its code", ["code"], registry=registry
         )
-        self.media = Gauge("trellm_media_bytes", "Pixels and samples of requests on their way", registry=registry)
-        self.loaded = Gauge("trellm_model_loaded", "Models that are in memory", model, registry=registry)
-        self.running = Gauge("trellm_texts", "Texts on their way", model, registry=registry)
-        self.waiting = Gauge(
-            "trellm_queue", "Texts that have not begun, of those on their way", model, registry=registry
+        self.media = Gauge(
+            "trellm_media_bytes", "Bytes of decoded images and audio of running requests", registry=registry
         )
+        self.loaded = Gauge(
+            "trellm_model_loaded", "Whether the model is in memory (1) or not (0)", model, registry=registry
+        )
+        self.running = Gauge("trellm_texts", "Sequences, running and waiting", model, registry=registry)
+        self.waiting = Gauge("trellm_queue", "Sequences that wait for their first step", model, registry=registry)
         self.memory = Gauge(
             "trellm_memory_bytes",
-            "Weights, and keys and values: held by texts on their way, kept for texts to come, all there is room for",
+            "Bytes of weights, and of the KV cache: used by sequences, cached for reuse, capacity",
             [*model, "state"],
             registry=registry,
         )
-        self.constraints = Gauge("trellm_constraints", "Compiled constraints that are kept", model, registry=registry)
-        self.prompt_tokens = Counter("trellm_prompt_tokens", "Tokens of prompts", model, registry=registry)
+        self.constraints = Gauge("trellm_constraints", "Compiled constraints in the cache", model, registry=registry)
+        self.prompt_tokens = Counter("trellm_prompt_tokens", "Prompt tokens", model, registry=registry)
         self.found_tokens = Counter(
             "trellm_prompt_tokens_found",
-            "Tokens of prompts that were in memory already, for each text",
+            "Prompt tokens that were found in the KV cache, counted for each sequence",
             model,
             registry=registry,
         )
         self.reasoning_tokens = Counter("trellm_reasoning_tokens", "Tokens of thinking", model, registry=registry)
-        self.output_tokens = Counter("trellm_output_tokens", "Tokens of outputs", model, registry=registry)
-        self.finished = Counter("trellm_finished", "Texts finished, by reason", [*model, "reason"], registry=registry)
-        self.cancelled = Counter("trellm_cancelled", "Requests whose client went away", model, registry=registry)
-        self.load_seconds = _histogram("trellm_model_load_seconds", "Loading a model", registry)
-        self.first_seconds = _histogram("trellm_first_token_seconds", "From request to its first text", registry)
-        self.token_seconds = _histogram("trellm_token_seconds", "Between pieces of a streamed text", registry)
-        self.request_seconds = _histogram("trellm_request_seconds", "From request to its end", registry)
-        self.queue_seconds = _histogram("trellm_queue_seconds", "From entering the engine to the first step", registry)
-        self.compile_seconds = _histogram("trellm_compile_seconds", "Compiling a constraint", registry)
-        self.compile_wait_seconds = _histogram("trellm_compile_wait_seconds", "Waiting to be compiled", registry)
-        self.step_seconds = _histogram("trellm_step_seconds", "A step of the engine", registry)
+        self.output_tokens = Counter("trellm_output_tokens", "Output tokens", model, registry=registry)
+        self.finished = Counter(
+            "trellm_finished", "Finished sequences, by finish reason", [*model, "reason"], registry=registry
+        )
+        self.cancelled = Counter("trellm_cancelled", "Requests whose client disconnected", model, registry=registry)
+        self.load_seconds = _histogram("trellm_model_load_seconds", "Seconds to load a model", registry)
+        self.first_seconds = _histogram(
+            "trellm_first_token_seconds", "Seconds from a request to its first output", registry
+        )
+        self.token_seconds = _histogram(
+            "trellm_token_seconds", "Seconds between two pieces of a streamed text", registry
+        )
+        self.request_seconds = _histogram("trellm_request_seconds", "Seconds from a request to its end", registry)
+        self.queue_seconds = _histogram(
+            "trellm_queue_seconds", "Seconds from entering the engine to the first step", registry
+        )
+        self.compile_seconds = _histogram("trellm_compile_seconds", "Seconds to compile a constraint", registry)
+        self.compile_wait_seconds = _histogram(
+            "trellm_compile_wait_seconds", "Seconds a constraint waits to be compiled", registry
+        )
+        self.step_seconds = _histogram("trellm_step_seconds", "Seconds of a step of the engine", registry)
         registry.register(_Masks())
 
     def of(self, name: str) -> ModelMetrics:
@@ -216,7 +228,7 @@ def check_endpoint(endpoint: str) -> None:
     except ValueError:
         is_address = False
     if not is_address:
-        said = f"otlp_traces_endpoint={endpoint!r}: the address of a collector, such as http://localhost:4318/v1/traces"
+        said = f"otlp_traces_endpoint={endpoint!r}: expected an address such as http://localhost:4318/v1/traces"
         raise OptionError(said)
     try:
         import_module("opentelemetry.sdk.trace")

@@ -79,14 +79,14 @@ def test_lines_name_images_beside_their_file(folder: Path, command_runs: Any, mo
 
 def test_images_that_cannot_be_read_are_named(folder: Path, refused: Callable[..., str]) -> None:
     said = refused("--image", str(folder / "broken.png"), "-p", "a")
-    assert said.startswith("trellm: --image ") and "broken.png is none of the formats that are read" in said
+    assert said.startswith("trellm: --image ") and "broken.png is in an unknown format" in said
     assert "No such file" in refused("--image", str(folder / "none.png"), "-p", "a")
     several: list[tuple[Any, str]] = [
         ({"prompt": "a", "images": ["red.png", "none.png"]}, "line 1: the image 'none.png' cannot be read"),
-        ({"prompt": "a", "images": ["broken.png"]}, "line 1: the image 'broken.png' is none of the formats"),
+        ({"prompt": "a", "images": ["broken.png"]}, "line 1: the image 'broken.png' is in an unknown format"),
         ({"prompt": "a", "images": [3]}, "line 1: the image is 3; expected the path of its file"),
         ({"prompt": "a", "images": {"a": 1}}, "the image is {'a': 1}; expected the path of its file"),
-        ({"prompt": [1, 2], "images": "red.png"}, "line 1 is no text, which images and audio stand before"),
+        ({"prompt": [1, 2], "images": "red.png"}, "line 1 is not a text; --image and --audio need texts"),
         ({"prompt": [{"role": "user", "content": [{"type": "image"}]}]}, "line 1: the image is None"),
     ]
     for line, message in several:
@@ -96,7 +96,7 @@ def test_images_that_cannot_be_read_are_named(folder: Path, refused: Callable[..
 def test_images_before_messages_are_refused(folder: Path, refused: Callable[..., str]) -> None:
     prompts = lines_in(folder / "in.jsonl", {"prompt": [{"role": "user", "content": "a"}]})
     said = refused("--image", str(folder / "red.png"), "--prompts", prompts)
-    assert "line 1 is no text, which images and audio stand before; or make them parts of messages" in said
+    assert "line 1 is not a text; --image and --audio need texts, in messages make them parts of the content" in said
 
 
 def test_a_model_that_reads_texts_alone_refuses_images(folder: Path, refused: Callable[..., str]) -> None:

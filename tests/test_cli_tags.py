@@ -50,7 +50,7 @@ def test_what_is_between_markers_is_as_its_file_says(files: dict[str, str]) -> N
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["<a>", "notes.txt", "</a>"], "does not say what it is by its name: a schema in .json"),
+        (["<a>", "notes.txt", "</a>"], "has an unknown suffix; expected a schema in .json"),
         (["<a>", "broken.json", "</a>"], "is no JSON"),
         (["", "year.regex", "</a>"], "the first marker is empty"),
         (["<a>", "gone.regex", "</a>"], "cannot be read"),

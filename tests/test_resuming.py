@@ -120,11 +120,11 @@ def test_files_of_something_else_are_left_alone(
 
 def test_mistakes(run: Any, model: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(Path("-"), "--resume") == 2
-    assert "--resume goes on with the file of --out" in capsys.readouterr().err
+    assert "--resume continues the file of --out" in capsys.readouterr().err
     assert run(tmp_path / "out.jsonl", "--resume", "--diagnose", str(tmp_path / "page.html")) == 2
     assert "leave --diagnose out" in capsys.readouterr().err
     assert run(tmp_path, "--resume") == 2
-    assert "is no file that results could be read from" in capsys.readouterr().err
+    assert "is not a regular file, so that no results can be read from it" in capsys.readouterr().err
     (tmp_path / "out.jsonl").write_bytes(b"\xff\n")
     assert run(tmp_path / "out.jsonl", "--resume") == 2
     assert "cannot be read" in capsys.readouterr().err

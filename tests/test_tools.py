@@ -99,7 +99,7 @@ def test_rounds_end() -> None:
     [
         ([3], {}, "a list of functions"),
         (get_weather, {}, "a list of functions"),
-        ([get_weather, get_weather], {}, "two have the name 'get_weather'"),
+        ([get_weather, get_weather], {}, "duplicate name 'get_weather'"),
         ([get_weather], {"choice": "get_wether"}, "tool_choice"),
         ([get_weather], {"rounds": 0}, "rounds"),
         ([get_weather], {"max_token": 3}, "max_tokens"),

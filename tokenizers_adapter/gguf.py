@@ -104,11 +104,11 @@ class _Reader:
 
     def header(self) -> GGUFHeader:
         if self._take(4) != MAGIC:
-            raise self._fault("a file of GGUF begins with 'GGUF'", 0)
+            raise self._fault("a GGUF file begins with 'GGUF'", 0)
         version = self._number("<I")
         if version not in _VERSIONS:
             order = "; it is big-endian" if version & 0xFFFF == 0 else ""
-            raise self._fault(f"version {version} of GGUF{order}; little-endian versions 2 and 3 are read", 4)
+            raise self._fault(f"version {version} of GGUF{order}; only little-endian versions 2 and 3 are supported", 4)
         tensors, values = self._count("tensors", 24), self._count("values of metadata", 12)
         metadata: dict[str, Any] = {}
         for _ in range(values):
@@ -123,7 +123,7 @@ class _Reader:
 
     def _take(self, size: int) -> bytes:
         if size > len(self._data) - self._at:
-            raise self._fault(f"{size:,} bytes are expected, and the file ends after {len(self._data) - self._at:,}")
+            raise self._fault(f"{size:,} bytes are expected, but the file ends after {len(self._data) - self._at:,}")
         self._at += size
         return self._data[self._at - size : self._at]
 
@@ -183,7 +183,9 @@ class _Reader:
     def _tensor_head(self) -> TensorHead:
         at, name, count = self._at, self._string(), self._number("<I")
         if not 1 <= count <= _MOST_DIMENSIONS:
-            raise self._fault(f"the tensor {name!r:.80} has {count} dimensions; 1 to {_MOST_DIMENSIONS} are read", at)
+            raise self._fault(
+                f"the tensor {name!r:.80} has {count} dimensions; 1 to {_MOST_DIMENSIONS} are supported", at
+            )
         shape = tuple(self._number("<Q") for _ in range(count))[::-1]
         return TensorHead(name, shape, self._number("<I"), self._number("<Q"), at)
 
@@ -207,11 +209,11 @@ def read_gguf(path: Path) -> TokenTable:
         with mapped(path) as data:
             fields = read_header(data).metadata
     except GGUFError as error:
-        raise VocabularyError(f"{path} is damaged: its head cannot be read ({error}); download it again") from error
+        raise VocabularyError(f"{path} is damaged: its header cannot be read ({error}); download it again") from error
     texts, model = fields.get("tokenizer.ggml.tokens"), fields.get("tokenizer.ggml.model")
     if not isinstance(texts, list) or not texts or not isinstance(model, str) or model not in _SPELLINGS:
         raise VocabularyError(
-            f"{path} has a vocabulary of the kind {brief(model)}, and {', '.join(_SPELLINGS)} can be read; "
+            f"{path} has a vocabulary of the unsupported kind {brief(model)}; supported are {', '.join(_SPELLINGS)}; "
             "build Vocabulary(tokens, eos_ids) from the bytes of each token yourself"
         )
     texts = cast("list[str]", texts)
@@ -239,8 +241,8 @@ def _kinds_of(path: Path, given: Any, count: int) -> list[Any]:
     if given is None:
         return [TokenType.NORMAL] * count
     if not isinstance(given, np.ndarray):
-        raise VocabularyError(f"{path} has kinds of tokens that are no numbers; download it again")
+        raise VocabularyError(f"{path} has token types that are not integers; download it again")
     kinds: list[Any] = cast("NDArray[Any]", given).tolist()
     if len(kinds) != count:
-        raise VocabularyError(f"{path} has {count:,} tokens, and kinds of {len(kinds):,}; download it again")
+        raise VocabularyError(f"{path} has {count:,} tokens, but token types of {len(kinds):,}; download it again")
     return kinds

@@ -43,9 +43,11 @@ class MarkedVocabulary(Vocabulary):
         """Raises VocabularyError for ids that are out of range, or end texts. Use `with_markers`, which caches."""
         for token in markers:
             if not 0 <= token < unmarked.size:
-                raise VocabularyError(f"the marker {token} is no token id; they go from 0 to {unmarked.size - 1}")
+                raise VocabularyError(f"the marker {token} is not a token id; ids are 0 to {unmarked.size - 1}")
             if token in unmarked.eos_ids:
-                raise VocabularyError(f"the marker {token} is a token that ends texts, and cannot stand within one")
+                raise VocabularyError(
+                    f"the marker {token} is an end-of-sequence token, which cannot occur within a text"
+                )
         # Many vocabularies have tokens of single bytes, which would spell the bytes of markers.
         tokens = [text if not text or text.isascii() or max(text) < FIRST_DIGIT else None for text in unmarked.tokens]
         for token in markers:

@@ -23,7 +23,7 @@ def read_tokenizer(tokenizer: Any) -> TokenTable:
     if isinstance(tokenizer, (str, Path)):
         return read_file(tokenizer)
     if isinstance(tokenizer, type):
-        raise VocabularyError(f"{tokenizer.__name__} is a class, not a tokenizer; make or load one of it")
+        raise VocabularyError(f"{tokenizer.__name__} is a class, not a tokenizer; give an instance of it")
     mistral = _mistral(tokenizer)
     if mistral is not None:
         return read_mistral(mistral)
@@ -75,7 +75,7 @@ def read_file(given: str | Path) -> TokenTable:
         path = _file_of(Path(given))
         if path is None:
             raise VocabularyError(
-                f"{str(given)!r} is no file with a vocabulary; give a tokenizer.json, a tekken.json or a GGUF file, "
+                f"{str(given)!r} is not a file with a vocabulary; give a tokenizer.json, a tekken.json or a GGUF file, "
                 "a folder with one, or the tokenizer itself"
             )
         if is_gguf(path):
@@ -86,7 +86,7 @@ def read_file(given: str | Path) -> TokenTable:
     if isinstance(content, dict) and {"vocab", "config"} <= cast("dict[str, Any]", content).keys():
         return _read_tekken(cast("dict[str, Any]", content), path)
     if not isinstance(content, dict) or "model" not in content:
-        raise VocabularyError(f"{path} is no tokenizer.json, tekken.json or GGUF file that can be read")
+        raise VocabularyError(f"{path} is not a valid tokenizer.json, tekken.json or GGUF file")
     return _read_json(path)
 
 
@@ -141,7 +141,7 @@ def _read_tekken(content: dict[str, Any], path: Path) -> TokenTable:
         named: list[dict[str, Any]] = content.get("special_tokens") or []
         names = [str(entry["token_str"]) for entry in named]
     except (KeyError, TypeError, ValueError) as error:
-        raise VocabularyError(f"{path} is no tekken.json that can be read: {error!r}") from error
+        raise VocabularyError(f"{path} is not a valid tekken.json: {error!r}") from error
     end = names.index("</s>") if "</s>" in names else 2
     return TokenTable(tokens, frozenset(range(special)), (end,), {name: token for token, name in enumerate(names)})
 

@@ -108,6 +108,6 @@ def _spelling_by_joining(tokenizer: Any, tokens: Sequence[str]) -> Spell:
             if text in (joined.decode(errors=errors).strip() for errors in ("replace", "ignore")):
                 return spell
     raise VocabularyError(
-        f"cannot tell which bytes the tokens of {type(tokenizer).__name__} stand for: it joins them "
-        "in no known way; build Vocabulary(tokens, eos_ids) from the bytes of each token yourself"
+        f"cannot tell which bytes the tokens of {type(tokenizer).__name__} stand for: its way of joining tokens is "
+        "unknown; build Vocabulary(tokens, eos_ids) from the bytes of each token yourself"
     )

@@ -58,8 +58,8 @@ class Trie(NamedTuple):
         end = 1 + np.cumsum(added)  # one past the last node that each distinct token adds
         if end[-1] > MOST_NODES:
             raise LimitError(
-                f"the vocabulary's tokens have {end[-1]:,} different beginnings, more than {MOST_NODES:,}, which is "
-                "fixed; leave out the longest tokens"
+                f"the vocabulary's tokens have {end[-1]:,} different prefixes, more than the fixed limit of "
+                f"{MOST_NODES:,}; leave out the longest tokens"
             )
         step = np.arange(1, int(end[-1])) - np.repeat(end - added, added)
         depth = np.zeros(int(end[-1]), np.int64)

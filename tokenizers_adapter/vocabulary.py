@@ -200,7 +200,7 @@ def _listed(tokens: Any) -> list[Any]:
     if listed is None:
         raise OptionError(
             f"tokens must be a list with the bytes of each token by its id, not {type(tokens).__name__}; for a "
-            "tokenizer there is Vocabulary.from_tokenizer(tokenizer)"
+            "tokenizer use Vocabulary.from_tokenizer(tokenizer)"
         )
     return listed
 
@@ -209,7 +209,7 @@ def _named(added: Any, size: int) -> dict[str, int]:
     """Return token ids by the strings that the tokenizer writes. Raises OptionError, VocabularyError."""
     found: Any = {} if added is None else added
     if not isinstance(found, Mapping) or not all(isinstance(text, str) for text in cast("Mapping[Any, Any]", found)):
-        raise OptionError(f"added_tokens={brief(added)}: token ids by texts, such as {{'<|im_end|>': 2}}")
+        raise OptionError(f"added_tokens={brief(added)}: expected token ids by texts, such as {{'<|im_end|>': 2}}")
     named = dict(cast("Mapping[str, int]", found))
     _token_ids("added_tokens", named.values(), size)
     return named
@@ -221,7 +221,7 @@ def _token_bytes(token: int, text: Any) -> bytes | None:
         return None
     if not isinstance(text, (bytes, bytearray, memoryview)):
         hint = "encode it, text.encode()" if isinstance(text, str) else "None stands for no bytes"
-        raise OptionError(f"token {token} is {brief(text)} ({type(text).__name__}), and must be bytes; {hint}")
+        raise OptionError(f"token {token} is {brief(text)} ({type(text).__name__}), but must be bytes; {hint}")
     return memoryview(cast("bytes", text)).tobytes() or None
 
 

@@ -79,7 +79,9 @@ def biases_of(given: Any) -> Given:
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise OptionError(f"logit_bias={brief(given)}: a dict of numbers by token id or text, such as {{' the': -5}}")
+        raise OptionError(
+            f"logit_bias={brief(given)}: expected a dict of numbers by token id or text, such as {{' the': -5}}"
+        )
     return {_key(key): _value(key, value) for key, value in cast("Mapping[Any, Any]", given).items()}
 
 
@@ -97,7 +99,7 @@ def bias_of(model: Model, given: Given) -> TokenBias:
     keys: dict[int, int | str] = {}
     for key, value in given.items():
         if not isinstance(key, str) and key >= size:
-            raise OptionError(f"logit_bias: {key} is not a token id; they go from 0 to {size - 1}")
+            raise OptionError(f"logit_bias: {key} is not a token id; ids are 0 to {size - 1}")
         for token in texts[key] if isinstance(key, str) else (key,):
             if token in found:
                 raise OptionError(f"logit_bias: {keys[token]!r} and {key!r} are both token {token}; give one of them")
@@ -117,8 +119,8 @@ def _tokens_of(model: Model, texts: list[str]) -> dict[str, list[int]]:
     for text, tokens in found.items():
         if not tokens:
             raise OptionError(
-                f"logit_bias: {brief(text)} is not one token of the vocabulary; give texts of single tokens, where "
-                "blanks count, or token ids (those of a longer text are model.tokenizer.encode(text))"
+                f"logit_bias: {brief(text)} is not one token of the vocabulary; give texts of single tokens, including "
+                "their spaces, or token ids (for a longer text model.tokenizer.encode(text))"
             )
     return found
 

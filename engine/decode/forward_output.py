@@ -141,7 +141,7 @@ def logits_of(model: Model, hidden: Hidden, rows: Sequence[int], ids: Tensor | N
         return place(rows[0]) if rows else "a step without rows"
 
     if not isinstance(found, Tensor):
-        raise ModelError(f"the model returned {type(found).__name__} in place of a tensor of logits, at {where()}")
+        raise ModelError(f"the model returned {type(found).__name__} instead of a tensor of logits, at {where()}")
     if found.is_nested or found.is_quantized:
         kind = "nested" if found.is_nested else "quantized"
         raise ModelError(f"the model returned logits in a {kind} tensor, not as plain floats, at {where()}")

@@ -61,7 +61,7 @@ class Frame:
         text_of(self.before, "frame, the text before the answer")
         text_of(self.behind, "frame, the closing mark")
         if not self.before and not self.behind:
-            raise OptionError(f"frame=('', ''): a text before the answer, one behind it, or both: {_EXAMPLE}")
+            raise OptionError(f"frame=('', ''): expected a text before the answer, one after it, or both: {_EXAMPLE}")
 
     def closed(self, guide: Guide, limits: Limits | None) -> Guide:
         """Return the guide followed by the closing mark. Raises OptionError, LanguageError."""
@@ -117,8 +117,8 @@ class Sentence:
         if not isinstance(guide, RegularGuide) and natural is None:
             other = "free text" if guide is None else brief(guide)
             raise OptionError(
-                f'frame="{IN_FREE_TEXT[is_last]}" is for choices, patterns, formats and machines, whose texts can be '
-                f"named, not for {other}; give two texts, {_EXAMPLE}, or leave it out"
+                f'frame="{IN_FREE_TEXT[is_last]}" needs a choice, a pattern, a format or a machine, not '
+                f"{other}; give two texts, {_EXAMPLE}, or leave it out"
             )
         self.answer, named, self._written = guide, guide, _unchanged
         if natural is not None:
@@ -160,7 +160,7 @@ def frame_of(value: Any) -> Frame | FrameOption | None:
     both = None if isinstance(value, str) else items_of(value)
     if both is None or len(both) != 2:
         raise OptionError(
-            f"frame={brief(value)}: two texts, before and behind the answer, {_EXAMPLE}, or "
+            f"frame={brief(value)}: expected two texts, before and after the answer, {_EXAMPLE}, or "
             '"sentence", "reasoning", "auto" or None'
         )
     return Frame(*both)
@@ -273,14 +273,14 @@ def _check_that_it_ends(guide: RegularGuide, mark: str) -> None:
         states = states[states != DEAD]
     if len(states):
         raise OptionError(
-            f"frame: an answer can itself go on with the closing mark {mark!r}, which would not end it; leave the mark "
-            "out of the constraint, as [^...]* does, or give another mark"
+            f"frame: an answer may contain the closing mark {mark!r}, which therefore cannot end it; exclude the mark "
+            "from the constraint, for example by [^...]*, or give another mark"
         )
 
 
 def _read_by_bytes(guide: Guide) -> ByteGuide:
     if not conforms(guide, ByteGuide):
-        raise OptionError(f"frame= cannot stand around {brief(guide)}, which does not read bytes; leave it out")
+        raise OptionError(f"frame= needs a guide that reads bytes, not {brief(guide)}; leave it out")
     return guide
 
 
@@ -304,7 +304,7 @@ class After:
         marker: Any = self.marker
         if isinstance(marker, str):
             if not text_of(marker, "after"):
-                raise OptionError('after="": the marker behind which the constraint begins, such as "</think>"')
+                raise OptionError('after="": expected the marker after which the constraint begins, such as "</think>"')
         else:
             whole(marker, "after", 0)
         object.__setattr__(self, "thinking", whole(self.thinking, "thinking", 0, MOST_FREE))
@@ -314,14 +314,14 @@ class After:
         """Combine the options of `generate.X`. Raises OptionError."""
         if marker is None:
             if thinking is not None:
-                raise OptionError(f"thinking={thinking!r} without after=, the marker up to which there is free text")
+                raise OptionError(f"thinking={thinking!r} needs the marker that ends the free text, after=...")
             return None
         return cls(marker, THINKING if thinking is None else thinking)
 
     def before(self, guide: Guide | None, model: Model, limits: Limits | None) -> AfterGuide:
         """Return the guide after the marker. A marker that spells a special token stands for that token."""
         if guide is None:
-            raise OptionError("after= is for constraints, which come behind it; free text has none: use stop=")
+            raise OptionError("after= needs a constraint that begins after it; for free text use stop=")
         token = self.marker if not isinstance(self.marker, str) else special_token(model, self.marker)
         return AfterGuide(guide, self.marker if token is None else token, most=self.thinking, limits=limits)
 

@@ -95,7 +95,7 @@ def requests_of(model: Model, jobs: Sequence[Job], options: Options, first: int 
     stop_ids, bias = frozenset(options.stop_ids), bias_of(model, options.logit_bias)
     for token in stop_ids:
         if not 0 <= token < model.vocabulary.size:
-            raise OptionError(f"stop_ids: {token} is not a token id; they go from 0 to {model.vocabulary.size - 1}")
+            raise OptionError(f"stop_ids: {token} is not a token id; ids are 0 to {model.vocabulary.size - 1}")
     suppressed: Suppressed = getattr(model, "suppressed", NOTHING)
     spelt = suppressed.of(model.vocabulary)
     forces_end: bool = getattr(model, "forces_end", False)
@@ -152,7 +152,7 @@ def _adapter(model: Model, name: str | None) -> int:
     names: Sequence[str] = getattr(model, "adapters", ())
     if name not in names:
         there = f"there are {', '.join(map(repr, names))}" if names else "it was loaded without adapters="
-        raise OptionError(f"adapter={name!r}: {model!r} has no adapter of that name; {there}")
+        raise OptionError(f"adapter={name!r}: {model!r} has no adapter of this name; {there}")
     return names.index(name) + 1
 
 
@@ -160,8 +160,8 @@ def _check(model: Model, job: Job, options: Options) -> None:
     """Raise OptionError for options that do not apply to a job."""
     if not job.is_free and (options.stop or options.stop_ids):
         raise OptionError(
-            "stop and stop_ids would cut a constrained output short of what was asked for; say in the "
-            "constraint where it ends (for example [^\\n]* instead of .* with stop='\\n')"
+            "stop and stop_ids would cut off a constrained output; let the constraint define its end (for example "
+            "[^\\n]* instead of .* with stop='\\n')"
         )
     if job.pools:
         options.check_pools()
@@ -173,9 +173,9 @@ def _check_scores(model: Model, options: Options) -> None:
     """Raise OptionError if prompt log-probabilities are not available."""
     what = f"prompt_logprobs={options.prompt_logprobs}"
     if conforms(model, SourceModel):
-        raise OptionError(f"{what}: {model!r} reads prompts apart, and says nothing of their tokens")
+        raise OptionError(f"{what}: {model!r} is an encoder-decoder, which gives no log-probabilities of prompts")
     if not conforms(model, ScoringModel):
-        raise OptionError(f"{what}: {model!r} has no forward_ends, by which it would say what follows each token")
+        raise OptionError(f"{what}: {model!r} has no forward_ends, which prompt logprobs need")
     if isinstance(options.search, (Beam, Target)):
         raise OptionError(f"{what} with search={options.search!r}: use Greedy() or Sample(...)")
 
@@ -185,7 +185,7 @@ def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Heale
     if conforms(model, SourceModel):
         if job.lead:
             raise OptionError(
-                f"frame: {model!r} reads prompts apart from its answers, so that no text can stand before these; give "
+                f"frame: {model!r} is an encoder-decoder, whose answers cannot have a text before them; give "
                 'only a closing mark, as in frame=("", "."), or leave it out'
             )
         return _decoder_start(model, job, options, number)
@@ -233,8 +233,7 @@ def _check_beside_media(options: Options, number: int) -> None:
     for name in ("prompt_logprobs", "fields"):
         if (given := getattr(options, name)) is not False:
             raise OptionError(
-                f"{name}={given}: prompt {number} has images or audio, and what the model says of a text is told of "
-                "prompts of text alone; leave it out"
+                f"{name}={given}: prompt {number} has images or audio, which this option does not support; leave it out"
             )
 
 
@@ -244,8 +243,8 @@ def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) 
     guide_cache, tail = job.guide_cache, 0
     if not source:
         raise OptionError(
-            f"prompt {number} is empty, and the tokenizer puts no token beside texts (EOS), so that the encoder "
-            "has nothing to read; start the prompt with at least one character"
+            f"prompt {number} is empty, and the tokenizer adds no EOS token, so that the encoder has no input; start "
+            "the prompt with at least one character"
         )
     if limit is not None and len(source) > limit:
         raise OptionError(f"prompt {number} takes {len(source)} tokens; the model's encoder reads up to {limit}")
@@ -264,14 +263,14 @@ def _encode(model: Model, job: Job, options: Options, number: int, least: int = 
         begin = getattr(model, "begin_id", None) if begin is None else begin
         if begin is None:
             raise OptionError(
-                f"prompt {number} is empty, and neither the tokenizer nor the model's config has a token that begins a "
-                "text (BOS); start the prompt with at least one character, for example a newline"
+                f"prompt {number} is empty, and neither the tokenizer nor the model's config has a BOS token; start "
+                "the prompt with at least one character, for example a newline"
             )
         ids = (begin,)
     if model.context is not None and len(ids) + least > model.context:
         raise OptionError(
-            f"prompt {number} takes {len(ids)} tokens; the model's context of {model.context} has to hold it"
-            f"{' and at least one token more' if least else ''}; shorten the prompt"
+            f"prompt {number} takes {len(ids)} tokens; the model's context of {model.context} must have room for "
+            f"it{' and at least one more token' if least else ''}; shorten the prompt"
             f"{', or give smaller images or shorter audio' if held else ''}"
         )
     return ReadMedia(ids, held)
@@ -311,12 +310,12 @@ def check_draft(model: Model, draft: bool | Model) -> None:
         return
     if not (isinstance(model, DraftedModel) and model.reads_drafts):
         raise OptionError(
-            f"draft={draft!r}: {model!r} reads one token after the other, since it keeps states, has no cache, or runs "
-            "rows padded; leave it out"
+            f"draft={draft!r}: {model!r} does not support drafts, because it has recurrent states, has no KV cache, or "
+            "pads its rows; leave it out"
         )
     if isinstance(draft, SourceModel) or draft.state_bytes:
         raise OptionError(
-            f"draft={draft!r} cannot take back what it has read; use a decoder that keeps keys and values only"
+            f"draft={draft!r} cannot roll back tokens; use a decoder that has a KV cache and no recurrent states"
         )
     mine, other = model.vocabulary, draft.vocabulary
     if mine is other or mine.fingerprint == other.fingerprint:

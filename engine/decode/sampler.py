@@ -439,8 +439,8 @@ def unusable(place: str) -> ModelError:
 def all_banned(place: str) -> OptionError:
     """Return the error for a place where all allowed tokens are banned."""
     return OptionError(
-        f"logit_bias: at {place} every token that the constraint, and what is left of max_tokens, allow is banned by "
-        "-inf; use a number such as -100, which leaves a token to be chosen where there is no other"
+        f"logit_bias: at {place} every token that the constraint and the remaining max_tokens allow is banned by -inf; "
+        "use a finite number such as -100, which leaves these tokens possible"
     )
 
 

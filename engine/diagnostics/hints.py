@@ -27,17 +27,17 @@ WANTED = 0.2
 SIMILAR = 0.75
 _SHOWN = 6
 _LATE = (
-    "where this text had parted from others the masks left it {mass:.2g} of its probability, and perhaps more to "
-    "others, so that masked sampling may draw other texts than the model would: sample 16 with diagnostics=True and "
-    "search=Sample(n=16) to see how far, or use search=Exact()"
+    "after its first tokens the masks left this text {mass:.2g} of its probability, so that masked sampling may "
+    "deviate from the model's own distribution: sample 16 with diagnostics=True and search=Sample(n=16) to measure it, "
+    "or use search=Exact()"
 )
 
-_INSIDE = "the text has {phrase} inside a word, {word}: Phrase({phrase}, word=True) asks for a word of its own"
+_INSIDE = "the text has {phrase} inside a word, {word}: Phrase({phrase}, word=True) requires a separate word"
 _LETTER = r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\uffef\U00020000-\U0003ffff]"
 """A word character, except in scripts without spaces between words."""
 _OTHER_DIGIT = (
-    "\\d in the pattern is a digit of any script, as in Python's re, and the text has {digit}: write [0-9], or use the "
-    "flag a"
+    "\\d in the pattern matches digits of any script, as in Python's re, and the text has {digit}: write [0-9], or use "
+    "the flag a"
 )
 
 _HEADLINES: dict[Kind, str] = {
@@ -54,7 +54,7 @@ _ADVICE: dict[Kind, str] = {
     "whitespace": 'allow it: whitespace="any" or "pretty" for JSON, \\s* in a pattern, a space before a choice',
     "case": "write the constraint as the model does, or ignore case (the flag i of a pattern)",
     "spelling": "use the model's spelling, or add it as an alternative",
-    "preface": "let it: frame=('The answer is \"', '\"'), frame=\"sentence\" or after=; or end the prompt with it",
+    "preface": "allow it: frame=('The answer is \"', '\"'), frame=\"sentence\" or after=; or end the prompt with it",
 }
 
 

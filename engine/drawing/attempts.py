@@ -107,8 +107,8 @@ class Attempts:
             return []
         if self._trie.root.bound <= 0:
             raise SamplingError(
-                "search=Exact(...): the model gives probability 0, or one too small to be told from it, to all texts "
-                f"of the constraint within max_tokens, at prompt {self.request.number}; see what it wants to say with "
+                f"search=Exact(...): for prompt {self.request.number} the probability of all texts of the constraint "
+                "within max_tokens is 0, or too small to represent; inspect what the model prefers with "
                 "search=Sample() and diagnostics=True",
                 -math.inf,
             )

@@ -54,7 +54,7 @@ class Potentials:
         assert self.accepts is not None
         found: Any = self.accepts(path.said, path.finish is not None)
         if not _is_boolean(found):
-            raise OptionError(f"accepts: {shown(found)} is neither True nor False")
+            raise OptionError(f"accepts must return True or False, not {shown(found)}")
         return bool(found)
 
 
@@ -66,8 +66,8 @@ def _log_weight(found: Any) -> float:
         value = float(value)
     if not isinstance(found, Real) or not (value == -math.inf or abs(value) <= GREATEST):
         raise OptionError(
-            f"potential: {shown(found)} is no weight; the natural logarithm of one, -inf or a number from "
-            f"-{GREATEST:g} to {GREATEST:g}, or True or False"
+            f"potential must return a log-weight, -inf or a number from -{GREATEST:g} to {GREATEST:g}, or True or "
+            f"False, not {shown(found)}"
         )
     return float(value)
 
@@ -164,7 +164,7 @@ class Particles:
             closing = walk.closing(path)
             if found.masses[row] == -math.inf:
                 is_over = self.request.left(path) == 0
-                cause = "max_tokens" if is_over else "the model, which gives 0 to all that is allowed"
+                cause = "max_tokens" if is_over else "the model, which gives all allowed tokens probability 0"
                 self._kill(group, cause)
             elif closing is None and (self._potentials is None or self._potentials.accepts is None):
                 self._plain += [(row, found.masses[row], particle) for particle in group]
@@ -237,7 +237,7 @@ class Particles:
             else:
                 place, share = first_accepted(part, accepts, self._uniforms(particle))
             if place < 0:
-                self._kill([particle], "accepts, which refuses all that is allowed")
+                self._kill([particle], "accepts, which refuses all allowed texts")
             else:
                 self._take(particle, behind(place), scale + math.log(float(part.sum()) * share / chance))
 
@@ -296,8 +296,8 @@ class Particles:
         name = type(self._search).__name__
         return SamplingError(
             f"search={name}({self._search.rows}): at step {self._step - 1} of prompt {self.request.number} all "
-            f"particles have weight 0, because of {causes}; use more particles, allow more tokens, or a potential that "
-            "says earlier which texts are better",
+            f"particles have weight 0, because of {causes}; use more particles, allow more tokens, or use a potential "
+            "that ranks texts earlier",
             -math.inf,
         )
 

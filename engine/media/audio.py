@@ -71,13 +71,13 @@ class AudioLimits(FileLimits):
     def check(self, samples: int, rate: int, what: str) -> None:
         """Raise AudioError for a number of samples at a rate in Hz that exceeds the bounds."""
         if not RATES[0] <= rate <= RATES[1]:
-            raise AudioError(f"{what} has {rate:,} samples a second; it may have {RATES[0]:,} to {RATES[1]:,}")
+            raise AudioError(f"{what} has a sample rate of {rate:,}; supported are {RATES[0]:,} to {RATES[1]:,}")
         if samples < 1:
             raise AudioError(f"{what} has no samples")
         if samples > self.seconds * min(rate, _USUAL):
             allowed = self.seconds * min(rate, _USUAL) / rate
             raise AudioError(
-                f"{what} takes {samples / rate:,.7g} seconds, and {allowed:,g} are allowed at {rate:,} samples a "
+                f"{what} takes {samples / rate:,.7g} seconds, but the limit is {allowed:,g} at {rate:,} samples a "
                 "second; cut it, or raise AudioLimits(seconds=...)"
             )
 
@@ -100,8 +100,8 @@ class Audio(MediaBase):
         self.rate = whole(rate, "rate", *RATES)
         if not isinstance(samples, np.ndarray) or samples.dtype.kind != "f" or samples.ndim != 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OptionError(
-                f"samples={shown(samples)}: a NumPy array of one dimension and of floats, of which 1 is full scale; "
-                "the mean of several channels is samples.mean(axis=...), and of 16 bits it is samples / 32768"
+                f"samples={shown(samples)}: expected a one-dimensional NumPy array of floats, full scale 1; mix "
+                "channels by samples.mean(axis=...), and scale integers of 16 bits by samples / 32768"
             )
         if not len(samples):
             raise AudioError("the audio has no samples")
@@ -109,7 +109,7 @@ class Audio(MediaBase):
             found: Samples = samples.astype(np.float32, copy=samples.flags.writeable)
         loudest = max(-float(found.min()), float(found.max()))  # NaN if a sample is
         if not loudest <= _LOUDEST:
-            raise AudioError(f"the audio has samples of up to {loudest:g}; they must be finite, and 1 is full scale")
+            raise AudioError(f"the audio has samples of up to {loudest:g}; they must be finite, with full scale 1")
         found = np.ascontiguousarray(found)
         found.flags.writeable = False
         self.samples = found
@@ -164,10 +164,10 @@ def is_audio(data: bytes) -> bool:
 def _decoded(data: bytes, what: str, limits: AudioLimits) -> Audio:
     """Decode an audio file. Raises AudioError."""
     if not data:
-        raise AudioError(f"{what} is empty; an audio file is {limits.formats}")
+        raise AudioError(f"{what} is empty; expected {limits.formats}")
     name = next((name for begin, name in _READERS.items() if re.match(begin, data, re.DOTALL)), None)
     if name is None:
-        raise AudioError(f"{what} is none of the formats that are read, {limits.formats}")
+        raise AudioError(f"{what} is in an unknown format; supported are {limits.formats}")
     try:
         made = _of_wave(data, what, limits) if name == "a WAV" else None
         return _of_soundfile(data, name, what, limits) if made is None else made
@@ -188,11 +188,11 @@ def _of_wave(data: bytes, what: str, limits: AudioLimits) -> Audio | None:
     if kind != _PCM or width > 4:
         return None
     if frame != channels * width or not 0 < bits <= 8 * width:
-        raise ValueError("a frame is no sample of each channel")
+        raise ValueError("the size of a frame does not fit the channels")
     frames = size // frame
     limits.check(frames, rate, what)
     if begin + size > len(data):
-        raise EOFError("the file has less than it says")
+        raise EOFError("the file is shorter than its header says")
     raw = memoryview(data)[begin : begin + frames * frame]
     if width == 1:
         samples: NDArray[Any] = np.frombuffer(raw, np.uint8).astype(np.float32) / 128 - 1
@@ -222,14 +222,14 @@ def _parts_of_wave(data: bytes) -> tuple[bytes, int, int]:
 def _of_soundfile(data: bytes, name: str, what: str, limits: AudioLimits) -> Audio:
     """Decode a file with soundfile, in blocks of frames. Raises as `_of_wave` does."""
     if find_spec("soundfile") is None:
-        form = "a WAV file that is not of PCM" if name == "a WAV" else f"{name} file"
+        form = "a WAV file that is not PCM" if name == "a WAV" else f"{name} file"
         raise AudioError(
-            f"{what} is {form}, which the package soundfile reads, and that is not installed (pip install "
-            "'trellm[audio]'); give WAV of PCM"
+            f"{what} is {form}, which needs the package soundfile, which is not installed (pip install "
+            "'trellm[audio]'); or give PCM WAV"
         )
     file: Any = import_module("soundfile").SoundFile(io.BytesIO(data))
     if file.channels > _MOST_CHANNELS:
-        raise AudioError(f"{what} has {file.channels:,} channels, and {_MOST_CHANNELS} are allowed; mix them")
+        raise AudioError(f"{what} has {file.channels:,} channels, but the limit is {_MOST_CHANNELS}; mix them")
     limits.check(max(file.frames, 1), file.samplerate, what)
 
     def blocks() -> Iterator[Samples]:

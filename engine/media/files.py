@@ -73,7 +73,7 @@ class FileLimits:
             return cls()
         if not isinstance(limits, cls):  # pyright: ignore[reportUnnecessaryIsInstance]
             name = cls.__name__
-            raise OptionError(f"limits={brief(limits)}: {_a(name)}, such as {name}(file_bytes=10**7)")
+            raise OptionError(f"limits={brief(limits)}: expected {_a(name)}, such as {name}(file_bytes=10**7)")
         return limits
 
     def check_bytes(self, size: int, what: str) -> None:
@@ -107,16 +107,16 @@ class FileLimits:
         read = _DATA_URL.fullmatch(head)
         if url[:5].lower() != "data:":
             raise OptionError(
-                f"{what} is a text that is no data URL; give {self.given}. A path is pathlib.Path(...), and what an "
-                "address of the web has is fetched by you"
+                f"{what} is a string, but not a data URL; give {self.given}. Give a path as pathlib.Path(...), and "
+                "download a web address yourself"
             )
         if read is None or not comma:
-            raise self.error(f"{what} is a data URL that cannot be read; write data:{self.kind}/...;base64,...")
+            raise self.error(f"{what} is an invalid data URL; write data:{self.kind}/...;base64,...")
         kind = (read[1] or "").lower()
         if kind and not kind.startswith(f"{self.kind}/"):
             raise self.error(f"{what} is a data URL of the type {kind[:40]}; {_a(self.kind)} file is {self.formats}")
         if read[2] is None:
-            raise self.error(f"{what} is a data URL without ;base64, by which files are written")
+            raise self.error(f"{what} is a data URL without ;base64, which files need")
         return self._of_base64(url[len(head) + 1 :], what)
 
     def _of_base64(self, text: str, what: str) -> bytes:
@@ -126,7 +126,7 @@ class FileLimits:
             data = text.encode("ascii").translate(None, b" \t\r\n")
             found = binascii.a2b_base64(data + b"=" * (-len(data) % 4), strict_mode=True)
         except ValueError:
-            raise self.error(f"{what} is no base64, by which files are written in texts") from None
+            raise self.error(f"{what} is not valid base64") from None
         self.check_bytes(len(found), what)
         return found
 
@@ -142,7 +142,7 @@ class FileLimits:
             reason = error.strerror if isinstance(error, OSError) else error
             raise self.error(f"{what} cannot be read: {str(path)!r}: {reason}") from None
         if data is None:
-            raise self.error(f"{what} is {str(path)!r}, which is no file")
+            raise self.error(f"{what} is {str(path)!r}, which is not a file")
         self.check_bytes(len(data), what)
         return data
 

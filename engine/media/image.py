@@ -60,16 +60,16 @@ class ImageLimits(FileLimits):
         """Raise ImageError for a width and height that exceed the bounds."""
         width, height = size
         if min(size) < 1:
-            raise ImageError(f"{what} has {width:,} x {height:,} pixels; it must have one at least")
+            raise ImageError(f"{what} has {width:,} x {height:,} pixels; it must have at least one")
         if max(size) > self.side:
             raise ImageError(
-                f"{what} has {width:,} x {height:,} pixels, and a side may have {self.side:,}; make it smaller, or "
-                "raise ImageLimits(side=...)"
+                f"{what} has {width:,} x {height:,} pixels, but the limit of a side is {self.side:,}; make it smaller, "
+                "or raise ImageLimits(side=...)"
             )
         if width * height > self.pixels:
             raise ImageError(
-                f"{what} has {width:,} x {height:,} pixels, and {self.pixels:,} are allowed; make it smaller, or raise "
-                "ImageLimits(pixels=...)"
+                f"{what} has {width:,} x {height:,} pixels, but the limit is {self.pixels:,}; make it smaller, or "
+                "raise ImageLimits(pixels=...)"
             )
 
 
@@ -87,7 +87,7 @@ class Image(MediaBase):
         """pixels: uint8 [height, width, 3]; copied unless read-only already. Raises OptionError."""
         if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3 or not pixels.size:
             raise OptionError(
-                f"pixels of {pixels.dtype} and the shape {pixels.shape}: an image is uint8 [height, width, 3]"
+                f"pixels of {pixels.dtype} and the shape {pixels.shape}: expected uint8 [height, width, 3]"
             )
         if pixels.flags.writeable or not pixels.flags.c_contiguous:
             pixels = np.array(pixels, order="C")
@@ -167,10 +167,10 @@ class _CountedFile(io.BytesIO):
 def _decoded(data: bytes, what: str, limits: ImageLimits) -> Image:
     """Decode an image file. Raises ImageError."""
     if not data:
-        raise ImageError(f"{what} is empty; an image is {FORMATS}")
+        raise ImageError(f"{what} is empty; expected {FORMATS}")
     known = next((each for each in _READERS if re.match(each[0], data, re.DOTALL)), None)
     if known is None:
-        raise ImageError(f"{what} is none of the formats that are read, {FORMATS}")
+        raise ImageError(f"{what} is in an unknown format; supported are {FORMATS}")
     _, name, module, reader, check = known
     named = f"a {name} file"
     try:
@@ -179,7 +179,7 @@ def _decoded(data: bytes, what: str, limits: ImageLimits) -> Image:
         opened = getattr(import_module(f"PIL.{module}"), reader)(_CountedFile(data), "")
         limits.check(opened.size, what)
         if opened.info.get("compression") in _SLOW:
-            raise ImageError(f"{what} is {named} with run-length compression, which is not read; save it without")
+            raise ImageError(f"{what} is {named} with run-length compression, which is not supported; save it without")
     except (ImageError, MemoryError):
         raise
     except Exception as error:  # decoders raise any exception on damaged files

@@ -50,8 +50,8 @@ class Weights:
         now = None if self._network is None or self._kind is None else kind_of(self._network)
         if now is not None and now != self._kind:
             raise OptionError(
-                f"the model's weights are {now} now, and were {self._kind} when it was wrapped, which its memory is "
-                "made for; wrap it again: models.transformers(model, tokenizer)"
+                f"the model's weights are {now} now, and were {self._kind} when it was wrapped; wrap it again: "
+                "models.transformers(model, tokenizer)"
             )
 
 

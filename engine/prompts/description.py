@@ -52,14 +52,14 @@ def with_description(prompt: Prompt, description: str) -> Prompt:
         return f"{prompt}\n{description}\n"
     if not is_chat(prompt):
         raise OptionError(
-            "describe=True writes the schema behind a text or into a chat, and the prompt is token ids; give a text, "
-            "or encode prompts.describe(schema) with it"
+            "describe=True appends the schema to a text or a chat, but the prompt is token ids; give a text, or encode "
+            "prompts.describe(schema) with it"
         )
     messages = [*cast("Sequence[Mapping[str, Any]]", prompt)]
     last = next((place for place in range(len(messages) - 1, -1, -1) if messages[place]["role"] == "user"), None)
     if last is None:
         raise OptionError(
-            "describe=True writes the schema into the last message of a user, and the chat has none; add a message "
+            "describe=True appends the schema to the last message of a user, but the chat has none; add a message "
             "with the role 'user', or put prompts.describe(schema) into one"
         )
     messages[last] = {**messages[last], "content": _behind(messages[last].get("content"), description)}

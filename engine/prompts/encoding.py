@@ -49,7 +49,9 @@ def read(model: Model, prompt: Any, number: int, extras: Extras) -> ReadMedia:
     media, several = media_of(model), check_read(model, media_in(given), what)
     is_read = not isinstance(given, str) and not is_chat(given) and min(cast("Ids", given), default=0) < BEGIN
     if media is not None and media.joins_prompts and not several and not is_read:
-        raise OptionError(f"{what} has no image, and {model!r} reads prompts with images only; give a list of both")
+        raise OptionError(
+            f"{what} has no image, but {model!r} needs prompts with images; give a list of image and text"
+        )
     if not is_chat(given):
         return _ids(model, given, what, extras)
     if media is None:
@@ -80,7 +82,7 @@ def check_read(model: Model, media: list[Media], what: str) -> list[Media]:
         noun, plural = ("an image", "images") if strange == "image" else ("audio", "audio")
         said = " and ".join(["texts", *("images" if kind == "image" else "audio" for kind in known)])
         raise OptionError(
-            f"{what} has {noun}, and {model!r} reads {said} only; use a model that reads {plural}, given with its "
+            f"{what} has {noun}, but {model!r} reads only {said}; use a model that reads {plural}, given with its "
             f"processor, or leave {'them' if strange == 'image' else 'it'} out"
         )
     return media
@@ -91,7 +93,7 @@ def _ids(model: Model, given: Prompt, what: str, extras: Extras) -> ReadMedia:
     tokenizer = model.tokenizer
     if extras:
         name = next(iter(extras))
-        raise OptionError(f"{name}= is for chats, whose template writes them; {what} is no list of messages")
+        raise OptionError(f"{name}= needs a chat, whose template renders them; {what} is not a list of messages")
     if isinstance(given, str):
         ids = _checked(tokenizer.encode(given), what, model, "the tokenizer")
         return ReadMedia(_without_second_bos(ids, given, tokenizer), ())
@@ -170,7 +172,7 @@ def rendered(tokenizer: Any, messages: Any, what: str, extras: Extras, *, tokeni
         others = {other: extras[other] for other in extras if other != name}
         if found == _applied(apply, messages, what, others, tokenize=tokenize):
             raise OptionError(
-                f"{name}=: the chat template of the model's tokenizer writes nothing of them; leave them out, or put "
+                f"{name}=: the chat template of the model's tokenizer ignores them; leave them out, or put "
                 "them into a message"
             )
     return found
@@ -186,7 +188,7 @@ def _applied(apply: Any, messages: Any, what: str, extras: Extras, *, tokenize: 
     try:
         return apply([dict(message) for message in messages], **options)
     except ImportError as error:
-        raise OptionError(f"{what} is a chat, and templates cannot be rendered here: {error}") from error
+        raise OptionError(f"{what} is a chat, but chat templates cannot be rendered: {error}") from error
     except Exception as error:  # a template is foreign code
         raise OptionError(f"{what}: the chat template refuses this chat: {_said(error)}") from error
 
@@ -287,8 +289,8 @@ class Verbatim:
         if named.intersection(found):
             name = self._name.findall(text)[0]
             raise OptionError(
-                f"{what}: a message has {name!r}, a special token of the model's, which its tokenizer reads as nothing "
-                "else; take it out"
+                f"{what}: a message has {name!r}, a special token that the model's tokenizer cannot read as plain "
+                "text; remove it"
             )
         return found
 

@@ -29,10 +29,10 @@ PromptParts = Sequence[str | GivenMedia]
 AnyPrompts = Prompt | PromptParts | Sequence[Prompt | PromptParts]
 """The prompts of a call: one or several."""
 
-_KEPT = "leave it out: what is made of a chat is for the engine to say"
+_KEPT = "leave it out; only the engine sets it"
 NO_OPTIONS = {
-    "tools": "give tools, which is an option of its own",
-    "documents": "give documents, which is an option of its own",
+    "tools": "give the option tools",
+    "documents": "give the option documents",
     "messages": "the prompt is what has messages",
     "conversation": "the prompt is what has messages",
     "chat_template": "load the model with another tokenizer.chat_template",
@@ -159,7 +159,7 @@ def template_options_of(value: Any) -> dict[str, Any]:
     for name in given:
         text_of(name, f"{what}: a name")
         if name in NO_OPTIONS:
-            raise OptionError(f"{what}: {name!r} is no option of a template; {NO_OPTIONS[name]}")
+            raise OptionError(f"{what}: {name!r} cannot be an option of a template; {NO_OPTIONS[name]}")
     _check_texts(given, what)
     return {name: _plain(each) for name, each in given.items()}
 
@@ -245,14 +245,14 @@ def _check_texts(value: Any, what: str) -> None:
         if is_seen:
             size = 1 + sum(sizes[id(one)][1] if id(one) in sizes else 1 for one in held)
             if size > _MOST:
-                raise OptionError(f"{what} has more than {_MOST:,} values, each counted where it stands; give fewer")
+                raise OptionError(f"{what} has more than {_MOST:,} values, each counted wherever it occurs; give fewer")
             sizes[id(each)] = each, size
         elif id(each) not in sizes:
             sizes[id(each)] = each, _OPEN
             left.append((each, True))
             left += [(one, False) for one in held]
         elif sizes[id(each)][1] == _OPEN:
-            raise OptionError(f"{what} holds itself; give what has an end")
+            raise OptionError(f"{what} contains itself; give a finite value")
 
 
 def held_by(value: Any) -> list[Any] | None:

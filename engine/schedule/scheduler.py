@@ -97,8 +97,8 @@ def chunk_or_gap(model: Model, chunk: Any, max_gap_ms: Any) -> tuple[int | None,
     """Return the prompt tokens of a step beside other calls, None for what fits the gap; and the gap in seconds."""
     if chunk is not None and max_gap_ms is not None:
         raise OptionError(
-            f"chunk={shown(chunk)} with max_gap_ms={shown(max_gap_ms)}: both say how much of a prompt is read beside "
-            "other texts; give one of them"
+            f"chunk={shown(chunk)} with max_gap_ms={shown(max_gap_ms)}: both bound the prompt tokens of a step; give "
+            "one of them"
         )
     gap = GAP_MS if max_gap_ms is None else positive(max_gap_ms, "max_gap_ms", "milliseconds")
     if chunk is None and max_gap_ms is None and str(getattr(model, "device", "cpu")) != "cpu":

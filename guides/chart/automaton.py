@@ -332,7 +332,7 @@ class ChartAutomaton:
     def _mend(self) -> None:
         """Make the torn graph again and repeat its expansions; none of that counts as work of the call."""
         if self._make is None:
-            raise StateError("this guide was interrupted where it cannot be mended; make it again")
+            raise StateError("this guide was interrupted in an inconsistent state; make it again")
         with Meter(replace(self.meter.limits, work=2**61, seconds=None)):
             graph, _ = self._make()
             for nodes, early, count in self._expanded:
@@ -367,7 +367,7 @@ class ChartAutomaton:
         if sizes[kernel.STATES] > self.meter.limits.states:
             self.is_crowded = True
             raise LimitError(
-                f"the constraint has led through more than {self.meter.limits.states:,} states; simplify it, or raise "
+                f"the constraint has created more than {self.meter.limits.states:,} states; simplify it, or raise "
                 "states= of its limits=Limits(...)"
             )
         self._check_memory()

@@ -95,7 +95,7 @@ class GoalMachine:
     def _node(self) -> int:
         if len(self.edges) >= MAX_NODES:
             raise LimitError(
-                f"the goal {brief(self.goal)} takes more than {MAX_NODES:,} states, which is fixed; make its phrases "
+                f"the goal {brief(self.goal)} needs more than {MAX_NODES:,} states, a fixed limit; make its phrases "
                 "shorter or its gaps smaller"
             )
         spend(STEPS_PER_NODE)
@@ -263,7 +263,7 @@ def automaton_of(goal: Goal, vocabulary: Vocabulary) -> GoalAutomaton:
         rows.append(subsets.row(len(rows)))
         if len(rows) > MAX_GOAL_STATES:
             raise LimitError(
-                f"the goal {brief(goal)} takes more than {MAX_GOAL_STATES:,} states, which is fixed; make its phrases "
+                f"the goal {brief(goal)} needs more than {MAX_GOAL_STATES:,} states, a fixed limit; make its phrases "
                 "shorter or its gaps smaller"
             )
     after = np.stack(rows)
@@ -276,7 +276,7 @@ def _given(goal: CustomGoal) -> GoalAutomaton:
     try:
         given, met = map(np.asarray, goal.automaton())
     except (TypeError, ValueError) as error:
-        raise OptionError(f"the automaton of {brief(goal)} is no pair of arrays: {error}") from error
+        raise OptionError(f"the automaton of {brief(goal)} is not a pair of arrays: {error}") from error
     count = len(given) if given.ndim else 0
     if given.shape != (count, 256) or given.dtype.kind not in "iu" or not ((given >= 0) & (given < count)).all():
         raise OptionError(
@@ -286,9 +286,7 @@ def _given(goal: CustomGoal) -> GoalAutomaton:
     if met.shape != (count,) or met.dtype != np.bool_ or count == 0:
         raise OptionError(f"the automaton of {brief(goal)}: `met` must be bool [{count}], one for each state")
     if count > MAX_GOAL_STATES:
-        raise LimitError(
-            f"the goal {brief(goal)} has {count:,} states, and may have {MAX_GOAL_STATES:,}, which is fixed"
-        )
+        raise LimitError(f"the goal {brief(goal)} has {count:,} states; the fixed limit is {MAX_GOAL_STATES:,}")
     after = given.astype(np.int32)
     settled = met.copy()
     spend(STEPS_PER_ROW * count)

@@ -54,11 +54,11 @@ class Gap:
         for name in ("min_words", "max_words", "max_chars"):
             value = getattr(self, name)
             if not (value is None and name != "min_words") and (type(value) is not int or value < 0):
-                raise OptionError(f"Gap: {name}={brief(value)}: a whole number of at least 0")
+                raise OptionError(f"Gap: {name}={brief(value)}: expected a whole number of at least 0")
         if self.max_words is not None and self.max_words < self.min_words:
             raise OptionError(f"{self!r}: max_words is less than min_words")
         if self.max_chars is not None and self.max_chars < 2 * self.min_words - 1:
-            raise OptionError(f"{self!r}: so few characters cannot be that many words")
+            raise OptionError(f"{self!r}: max_chars is too small for min_words")
 
     def __repr__(self) -> str:
         given = (f"{name}={value}" for name, value in vars(self).items() if value != getattr(Gap, name))
@@ -108,7 +108,7 @@ class Template:
             raise OptionError(f"{_shown('Template', read)} has no literal part; give it at least one text")
         if isinstance(read[0], Gap) or isinstance(read[-1], Gap):
             raise OptionError(
-                f"{_shown('Template', read)} begins or ends with a gap, which asks for nothing; leave it out"
+                f"{_shown('Template', read)} begins or ends with a gap, which has no effect; leave it out"
             )
         object.__setattr__(self, "parts", read)
 
@@ -211,14 +211,14 @@ def _check_size(goals: Sequence[Goal]) -> None:
         sizes[id(pending.pop())] = 1 + sum(sizes[id(each)] for each in inner)
     size = sum(sizes[id(goal)] for goal in goals)
     if size > MAX_PARTS:
-        raise LimitError(f"the goals have {size:,} parts, and may have {MAX_PARTS:,}, which is fixed; ask for less")
+        raise LimitError(f"the goals have {size:,} parts; the fixed limit is {MAX_PARTS:,}: ask for fewer")
 
 
 def _is_known(goal: Goal, known: set[Goal]) -> bool:
     try:
         return goal in known
     except RecursionError:
-        raise OptionError("a goal is nested deeper than what is left of Python's stack here; nest it less") from None
+        raise OptionError("a goal is nested deeper than the rest of Python's stack allows; use fewer levels") from None
 
 
 def _phrase(text: Any) -> str | bytes | tuple[int, ...]:
@@ -232,7 +232,7 @@ def _phrase(text: Any) -> str | bytes | tuple[int, ...]:
         except TypeError:
             raise OptionError(f"Phrase({brief(text)}): a text or token ids, not {type(text).__name__}") from None
     if not value:
-        raise OptionError("an empty phrase asks for nothing; leave it out, or give it at least one character")
+        raise OptionError("an empty phrase has no effect; leave it out, or give it at least one character")
     if isinstance(value, str):
         try:
             value.encode()
@@ -268,7 +268,7 @@ def _worded(name: str, goal: Any, word: Any) -> Any:
 def _inner(name: str, goal: Any, word: Any) -> Goal:
     read = goal_of(_worded(name, goal, word))
     if not isinstance(read, (Phrase, AnyOf, Ordered, Template)):
-        raise OptionError(f"{read!r} cannot stand inside {name}(...): write it beside, as another goal of include")
+        raise OptionError(f"{read!r} cannot be inside {name}(...); make it another goal of include")
     return read
 
 

@@ -203,7 +203,7 @@ class _Parser:
             depth += self.mark("(") - self.mark(")")
             self.at += 1
         if depth or group.opening is not None or not self.ends_rule():
-            reason = "what is expected after a rule, (= ...), stands at its end; leave it out, it changes nothing"
+            reason = "a lookahead (= ...) must be at the end of a rule; leave it out, it has no effect"
             raise GrammarError(reason, self.text, opening.offset)
 
     def call(self, name: _Token) -> Node:
@@ -451,21 +451,21 @@ class MacroCall:
         """Return the values as nonempty texts. Raises GrammarError for other values."""
         found = [value for value in values if isinstance(value, str) and value]
         if len(found) < len(values):
-            self.fail(f"{what} are texts in double quotes, none of them empty")
+            self.fail(f"{what} must be texts in double quotes that are not empty")
         return found
 
     def tokens(self, values: Sequence[Value], what: str) -> list[str]:
         """Return the values as token ids. Raises GrammarError for other values."""
         found = [value.text for value in values if isinstance(value, Word) and value.text.isdecimal()]
         if len(found) < len(values) or not found:
-            self.fail(f"{what} are ids of tokens, such as 128010")
+            self.fail(f"{what} must be ids of tokens, such as 128010")
         return found
 
     def only(self, *names: str) -> None:
         """Raise GrammarError for arguments with other names."""
         for name in self.named:
             if name not in names:
-                known = f"its arguments with names are {', '.join(names)}" if names else "none here has a name"
+                known = f"its named arguments are {', '.join(names)}" if names else "this macro has no named arguments"
                 self.fail(f"the argument {name!r} is not supported; {known}")
 
 
@@ -475,15 +475,17 @@ def _tag_dispatch(call: MacroCall) -> Node:
     rules: dict[str, list[Node]] = {}
     for pair in call.values:
         if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], Word)):
-            call.fail('each argument of TagDispatch is a trigger with its rule, as in ("<tool>", tool)')
+            call.fail('each argument of TagDispatch must be a trigger with its rule, as in ("<tool>", tool)')
         (trigger,) = call.texts(pair[:1], "triggers")
         rules.setdefault(trigger, []).append(call.refer(pair[1]))
     for trigger in rules:
         for other in rules:
             if trigger != other and trigger in other:
-                call.fail(f"the trigger {trigger!r} is a part of the trigger {other!r}; give them no common text")
+                call.fail(
+                    f"the trigger {trigger!r} is a part of the trigger {other!r}; no trigger may contain another one"
+                )
     given = call.named.get("excludes", ())
-    excluded = call.texts(given if isinstance(given, tuple) else (given,), "what TagDispatch excludes")
+    excluded = call.texts(given if isinstance(given, tuple) else (given,), "the excluded texts of TagDispatch")
     free = free_of([*rules, *excluded])
     parts = [InOrder((up_to(each, list(rules), excluded), Alternation(tuple(after)))) for each, after in rules.items()]
     return _dispatched(call, free, parts)
@@ -493,7 +495,7 @@ def _dispatched(call: MacroCall, free: Node, parts: Sequence[Node]) -> Node:
     """Return parts, each beginning with free text, and free text at the end; any number of parts, or at most one."""
     loops = call.named.get("loop_after_dispatch", Word("true", 0))
     if not isinstance(loops, Word) or loops.text not in ("true", "false"):
-        call.fail("loop_after_dispatch is true or false")
+        call.fail("loop_after_dispatch must be true or false")
     if loops.text == "false":
         return Alternation((free, *parts))
     return InOrder((Repeat(Alternation(tuple(parts)), 0, None), free)) if parts else free
@@ -505,11 +507,13 @@ def _token_tag_dispatch(call: MacroCall) -> Node:
     parts: list[Node] = []
     for pair in call.values:
         if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], Word)):
-            call.fail("each argument of TokenTagDispatch is a token with its rule, as in (128010, tool)")
+            call.fail("each argument of TokenTagDispatch must be a token with its rule, as in (128010, tool)")
         parts.append(InOrder((ANY_TEXT, call.special(call.tokens(pair[:1], "triggers")), call.refer(pair[1]))))
     given = call.named.get("excludes", ())
     if given != ():
-        excluded = call.tokens(given if isinstance(given, tuple) else (given,), "what TokenTagDispatch excludes")
+        excluded = call.tokens(
+            given if isinstance(given, tuple) else (given,), "the excluded tokens of TokenTagDispatch"
+        )
         call.special(excluded)  # makes them special tokens
     return _dispatched(call, ANY_TEXT, parts)
 

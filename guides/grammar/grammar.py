@@ -119,7 +119,7 @@ def _check_captures(grammar: Grammar) -> None:
             begun |= new
             todo += new
         if rule in begun:
-            reason = f"the rule {rule!r} captures what it has read, and may begin with itself; capture a rule around it"
+            reason = f"the rule {rule!r} has a capture and is left-recursive; capture a rule around it"
             raise GrammarError(reason, *_place(grammar, rule))
 
 

@@ -9,12 +9,13 @@ from ...errors import GrammarError, OptionError
 from ..given import text_of
 
 NO_TEXT = (
-    "no text, which a grammar is about; name the tokens, <|im_end|> or <[5,7-9]>, or write the text that may be there"
+    "not supported, because grammars describe text; name the tokens, <|im_end|> or <[5,7-9]>, or write the text that "
+    "may be there"
 )
-NO_CAPTURE_NAME = "the name of a capture is a text in double quotes, not empty, without backslashes or a suffix"
+NO_CAPTURE_NAME = "the name of a capture must be a text in double quotes, not empty, without backslashes or a suffix"
 REFUSED_ATTRIBUTES = {
-    "max_tokens": "a rule is about text, whatever tokens spell it; bound its characters, as in [^\\n]{1,200}",
-    "temperature": "how tokens are chosen is no part of a grammar; give Sample(temperature=...) for the whole text",
+    "max_tokens": "rules bound text, not tokens; bound its characters, as in [^\\n]{1,200}",
+    "temperature": "grammars do not control sampling; give Sample(temperature=...) for the whole text",
 }
 """Attributes of rules in other engines, and what to do instead."""
 
@@ -37,7 +38,7 @@ def refused_attribute(name: str) -> str:
 def check_options(start: Any, **limits: Any) -> None:
     """Raise OptionError if `start` is no rule's name, or a limit is no integer above 0."""
     if not isinstance(start, str) or lone_surrogate(start) >= 0:
-        raise OptionError(f"start={brief(start)}: the name of the rule that a whole text must match")
+        raise OptionError(f"start={brief(start)}: expected the name of the rule that a whole text must match")
     for name, value in limits.items():
         if type(value) is not int or value < 1:
-            raise OptionError(f"{name}={brief(value)}: a whole number of at least 1")
+            raise OptionError(f"{name}={brief(value)}: expected a whole number of at least 1")

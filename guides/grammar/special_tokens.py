@@ -50,7 +50,9 @@ class SpecialTokens:
         for token in ids:
             spelt = vocabulary.tokens[token]
             if token in vocabulary.eos_ids:
-                reason = f"the token {token} ends texts, and cannot stand within one; leave it out"
+                reason = (
+                    f"the token {token} is an end-of-sequence token, which cannot occur within a text; leave it out"
+                )
                 raise GrammarError(reason, text, self.offset)
             if spelt is not None and token not in added:
                 reason = f"the token {token} has the text {spelt.decode(errors='backslashreplace')!r}; write that"
@@ -69,7 +71,7 @@ class SpecialTokens:
             yield vocabulary.added_tokens[self.written]
             return
         if not _IDS.fullmatch(self.written):
-            reason = "special tokens by ids are numbers and ranges without blanks; any token, or any but some, is"
+            reason = "ids of special tokens must be numbers and ranges without blanks; any token, or any but some, is"
             raise GrammarError(f"{reason} {NO_TEXT}", text, self.offset)
         for span in self.written[2:-2].split(","):
             low, _, high = span.partition("-")
@@ -77,7 +79,7 @@ class SpecialTokens:
             if last < first:
                 raise GrammarError(f"{span} is no range of tokens", text, self.offset)
             if last >= vocabulary.size:
-                reason = f"there is no token {last}; ids go from 0 to {vocabulary.size - 1}"
+                reason = f"there is no token {last}; ids are 0 to {vocabulary.size - 1}"
                 raise GrammarError(reason, text, self.offset)
             yield from range(first, last + 1)
 

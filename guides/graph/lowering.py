@@ -62,7 +62,7 @@ class Lowering:
             entry = self._instance(body, final) if isinstance(body, ByteFragment) else self.lower(body, final)
         except RecursionError:
             raise LimitError(
-                "the constraint is nested deeper than what is left of Python's stack here; name its parts as rules, or "
+                "the constraint is nested deeper than the rest of Python's stack allows; name its parts as rules, or "
                 "write it with fewer levels"
             ) from None
         self.graph.define(start, links=() if entry is None else ((EPSILON, entry, 0),))
@@ -72,7 +72,7 @@ class Lowering:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise LimitError(
-                f"the constraint is nested more than {MAX_DEPTH} levels deep, which is fixed; name its parts as rules, "
+                f"the constraint is nested more than {MAX_DEPTH} levels deep, a fixed limit; name its parts as rules, "
                 "or write it with fewer levels"
             )
         spend(STEPS_PER_ITEM + STEPS_PER_NODE * len(node.data) if isinstance(node, Literal) else STEPS_PER_ITEM)

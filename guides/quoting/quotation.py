@@ -185,7 +185,7 @@ class Quote:
         unknown = sorted(given.keys() - set(cls.__dataclass_fields__))
         if unknown or "context" not in given:
             raise OptionError(
-                f"{unknown[0]!r} says nothing of a quotation" if unknown else "a quotation needs its context"
+                f"{unknown[0]!r} is not an option of a quotation" if unknown else "a quotation needs its context"
             )
         return cls(**given)
 

@@ -52,7 +52,9 @@ def boundaries_in(documents: Sequence[str], rule: Boundary | tuple[int, ...]) ->
     if isinstance(rule, tuple):
         are_lengths = all(type(each) is int and each > 0 for each in rule)
         if not are_lengths or len(documents) != 1 or sum(rule) != len(documents[0]):
-            raise OptionError(f"boundary={brief(rule)}: the lengths of the pieces of which the one context consists")
+            raise OptionError(
+                f"boundary={brief(rule)}: expected the lengths of the pieces of a single context, all of it"
+            )
         places = np.cumsum([0, *rule])
         return places[:-1], places[1:]
     if rule == "character":
@@ -208,7 +210,7 @@ class Rules:
         options: dict[str, Any] = {"min_chars": self.min_chars, "max_chars": self.max_chars}
         for name, value in options.items():
             if not (type(value) is int and value >= 1) and not (value is None and name == "max_chars"):
-                raise OptionError(f"{name}={brief(value)}: a whole number of at least 1")
+                raise OptionError(f"{name}={brief(value)}: expected a whole number of at least 1")
         if self.max_chars is not None and self.max_chars < self.min_chars:
             raise OptionError(f"max_chars={self.max_chars} is less than min_chars={self.min_chars}")
         if not isinstance(self.boundary, tuple):
@@ -273,8 +275,7 @@ class QuotedContext:
         self._refusal = b"" if refusal is None else _written(refusal, escaped)
         if self._bases[-1] > MAX_BYTES:
             raise LimitError(
-                f"the context has {self._bases[-1]:,} bytes; up to {MAX_BYTES:,} can be quoted from, which is fixed: "
-                "split it"
+                f"the context has {self._bases[-1]:,} bytes; up to {MAX_BYTES:,} are supported, a fixed limit: split it"
             )
         spend(STEPS_PER_BYTE * (int(self._bases[-1]) + len(self._refusal)))
         self.quotable = self._index()

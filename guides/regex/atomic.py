@@ -104,8 +104,8 @@ class Atomic:
             return tree
         if max(low, (high or 0) - low) > MAX_TURNS:
             raise LimitError(
-                f"a repeat in an atomic group, or a possessive one, goes up to {high or low:,} turns; of more than one "
-                f"character these may be {MAX_TURNS}, which is fixed: leave the count open, or write an ordinary one"
+                f"a repeat in an atomic group, or a possessive one, has up to {high or low:,} iterations; of more than "
+                f"one character the fixed limit is {MAX_TURNS}: leave the count open, or write an ordinary repeat"
             )
         turns = [self._first(item, concat([self._again(tree, done), after])) for done in range(1, low + 1)]
         optional = repeat(item, 0, None if high is None else high - low)

@@ -53,7 +53,7 @@ class NamedGroups(NamedTuple):
             if ways.before(self.tree, 1 << len(text)) & 1:
                 ways.walk(self.tree, 0, 1 << len(text))
         except RecursionError:
-            raise LimitError("the pattern nests groups deeper than what is left of Python's stack here") from None
+            raise LimitError("the pattern nests groups deeper than the rest of Python's stack allows") from None
         return ways.found
 
 

@@ -217,8 +217,8 @@ def _sets_of(tree: Tree, found: set[Ranges]) -> None:
 def too_many_states(max_states: int) -> LimitError:
     """Return the error for a pattern whose lookarounds require too large an automaton."""
     return LimitError(
-        f"looking around, or an atomic group, makes this pattern an automaton of more than {max_states:,} states, "
-        "which is fixed; look over fewer characters, or say what may follow without looking around"
+        f"lookaround or an atomic group gives this pattern an automaton of more than {max_states:,} states, a fixed "
+        "limit; look over fewer characters, or express the condition without lookaround"
     )
 
 

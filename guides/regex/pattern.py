@@ -62,7 +62,7 @@ def parse(
         return tree
     except RecursionError:
         raise LimitError(
-            "the pattern nests groups deeper than what is left of Python's stack here; write it with fewer levels"
+            "the pattern nests groups deeper than the rest of Python's stack allows; write it with fewer levels"
         ) from None
 
 
@@ -80,7 +80,7 @@ def flags_of(flags: Any) -> int:
     except TypeError:
         number = -1
     if isinstance(flags, bool) or number < 0:
-        raise OptionError(f"flags={brief(flags)}: flags of `re`, such as re.I | re.S, or 0 for none")
+        raise OptionError(f"flags={brief(flags)}: expected flags of `re`, such as re.I | re.S, or 0 for none")
     return number
 
 

@@ -291,7 +291,7 @@ class PythonReader(PatternReader):
         if not ahead:
             fewest, most = lengths(body)
             if fewest != most:
-                self.fail("looking behind needs contents of one length; this has several", offset)
+                self.fail("a lookbehind needs contents of one length; this one has several", offset)
         return True
 
 

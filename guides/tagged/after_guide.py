@@ -58,13 +58,13 @@ class AfterGuide(StateTableGuide, Drawable):
 
     def __init__(self, child: Guide, marker: str | int, *, most: int = 1024, limits: Limits | None = None) -> None:
         if isinstance(child, type) or not isinstance(child, Guide):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OptionError(f"{shown(child)} is no guide that can come behind a marker")
+            raise OptionError(f"{shown(child)} is not a guide that can follow a marker")
         self.marker: str | int
         if isinstance(marker, str):
             self.marker = text_of(marker, "the marker")
             self._text, tokens = marker.encode(), ()
             if not 0 < len(self._text) <= LONGEST:
-                raise OptionError(f"the marker has from 1 to {LONGEST:,} bytes, not {len(self._text):,}")
+                raise OptionError(f"the marker must have from 1 to {LONGEST:,} bytes, not {len(self._text):,}")
         else:
             self.marker = token = whole(marker, "the marker, a token", 0)
             self._text, tokens = marker_bytes(token), (token,)

@@ -98,12 +98,14 @@ class ClosedGuide(StateTableGuide):
 
     def __init__(self, child: ByteGuide, mark: str, *, limits: Limits | None = None) -> None:
         if isinstance(child, type) or not conforms(child, ByteGuide):
-            raise OptionError(f"{shown(child)} is no guide before a closing mark: it must read bytes, see ByteGuide")
+            raise OptionError(
+                f"{shown(child)} is not a guide that a closing mark can follow: it must read bytes, see ByteGuide"
+            )
         super().__init__(child.vocabulary)
         self.child, self.mark = child, text_of(mark, "the closing mark")
         self._text = text = mark.encode()
         if not 0 < len(text) <= MOST_BYTES:
-            raise OptionError(f"the closing mark has from 1 to {MOST_BYTES} bytes, not {len(text):,}")
+            raise OptionError(f"the closing mark must have from 1 to {MOST_BYTES} bytes, not {len(text):,}")
         self._meter = Meter(limits)
         self._made_of = {"child": child, "mark": mark, "limits": limits}
         self._quoting = child if conforms(child, Quoting) else None

@@ -253,7 +253,7 @@ def check_guide(guide: Any, what: str = "") -> None:
 def _check_free(free: Free) -> None:
     """Raise OptionError for free text that cannot end, and for conflicting markers."""
     if not free.exits and not free.may_end:
-        raise OptionError("free text with neither a marker that ends it nor leave to end")
+        raise OptionError("free text needs a marker that ends it, or may_end=True")
     exits = [marker_data(marker) for marker, _ in free.exits]
     refused = [marker_data(marker) for marker in free.refused]
     if not all([*exits, *refused]):
@@ -261,11 +261,13 @@ def _check_free(free: Free) -> None:
     for each in refused:
         for end in range(1, len(each)):
             if any(marker.startswith(each[end:]) for marker in exits):
-                raise OptionError(f"the marker {each!r}, which is refused, ends as one begins that is not")
+                raise OptionError(
+                    f"the marker {each!r}, which is refused, ends with the beginning of a marker that is allowed"
+                )
     if not all(each and each.isascii() for each in free.unlike):
-        raise OptionError(f"free text unlike {brief(free.unlike)}: texts of ASCII")
+        raise OptionError(f"free text unlike {brief(free.unlike)}: expected texts of ASCII characters")
 
 
 def _check_named(named: Named) -> None:
     if not named.branches:
-        raise OptionError("a choice by name has no names")
+        raise OptionError("Named needs at least one branch")

@@ -39,7 +39,7 @@ class EitherGuide(StateTableGuide):
     def __init__(self, guides: Sequence[Guide]) -> None:
         given = items_of(guides)
         if not given:
-            raise OptionError(f"guides={shown(guides)}: one guide or more")
+            raise OptionError(f"guides={shown(guides)}: expected at least one guide")
         for each in given:
             if isinstance(each, type) or not isinstance(each, Guide):
                 raise OptionError(f"{shown(each)} is no guide")

@@ -38,7 +38,7 @@ class Markers:
         self._next: dict[bytes, set[int]] = {b"": set()}
         for number, text in enumerate(texts):
             if len(text) > LONGEST:
-                raise OptionError(f"marker {number} has {len(text):,} bytes; up to {LONGEST:,} are possible")
+                raise OptionError(f"marker {number} has {len(text):,} bytes; the limit is {LONGEST:,}")
             spend(STEPS_PER_BYTE * len(text))
             self.numbers.setdefault(text, []).append(number)
             for end in range(len(text)):

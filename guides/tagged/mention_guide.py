@@ -68,9 +68,9 @@ class MentionGuide(StateTableGuide):
 
     def __init__(self, child: RegularGuide, *, is_last: bool = False, limits: Limits | None = None) -> None:
         if isinstance(child, type) or not isinstance(child, RegularGuide):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OptionError(f"{shown(child)} is no guide of a regular language, which free text could name")
+            raise OptionError(f"{shown(child)} is not a guide of a regular language, which free text must name")
         if child.is_accepting(child.start):
-            raise OptionError(f"{shown(child)} has the empty text, which free text cannot name")
+            raise OptionError(f"{shown(child)} accepts the empty text, which free text cannot name")
         super().__init__(child.vocabulary)
         self.child, self.is_last = child, is_last
         try:
@@ -199,7 +199,7 @@ def _table(child: Dfa, *, is_last: bool) -> Table:
 
 def _too_large(most: int) -> LimitError:
     return LimitError(
-        f"free text that names one of these takes more than {most:,} states, which is fixed; name fewer or shorter "
+        f"free text that names one of these needs more than {most:,} states, a fixed limit; name fewer or shorter "
         "texts, or ask for them alone, with frame=None"
     )
 

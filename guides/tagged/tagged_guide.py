@@ -209,7 +209,7 @@ def _tags(tags: Any) -> tuple[Tag, ...]:
     """Return the tags as tuples. Raises OptionError for anything else."""
     several = items_of(tags)
     if several is None or not several:
-        raise OptionError(f'tags={brief(tags)}: a list of tags such as ("<tool_call>", guide, "</tool_call>")')
+        raise OptionError(f'tags={brief(tags)}: expected a list of tags such as ("<tool_call>", guide, "</tool_call>")')
     return tuple(_tag(each, f"tag {number}") for number, each in enumerate(several))
 
 

@@ -198,7 +198,7 @@ def _announce() -> None:
     how_often = (
         "once (`trellm warmup` does it beforehand)"
         if _State.kept
-        else "in every process, because no folder for them can be written to; set NUMBA_CACHE_DIR to one that can"
+        else "in every process, because no cache folder is writable; set NUMBA_CACHE_DIR to a writable one"
     )
     how_long = "some minutes in all" if PORTABLE else "about a minute in all"
     if MISSING:

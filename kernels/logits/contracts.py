@@ -53,15 +53,15 @@ def check(logits: Any, masks: Any = None, rows: Any = None, size: int | None = N
     dtype, device = _dtype(logits, "logits", LOGITS), _device(logits)
     _shape(logits, "logits", 2, "[rows, vocabulary]")
     if device == "meta":
-        raise ValueError("logits: on meta, where tensors have no values")
+        raise ValueError("logits: on meta, whose tensors have no values")
     batch, width = int(logits.shape[0]), int(logits.shape[1])
     if batch and width > 1 and _step(logits, 1) != 1:
-        raise ValueError("logits: the values of a row must lie side by side; call .contiguous() first")
+        raise ValueError("logits: the values of a row must be contiguous; call .contiguous() first")
     if width == 0 or (batch > 1 and _step(logits, 0) < width):
         raise ValueError("logits: rows must be distinct and not empty; copy an expanded tensor first")
     if masks is None:
         if rows is not None:
-            raise ValueError("rows: row numbers were given without the masks that they number")
+            raise ValueError("rows: row numbers need masks, which are missing")
         limit = width
     else:
         limit = _check_masks(masks, rows, batch, width, device)
@@ -120,7 +120,7 @@ def check_mask(mask: Any, size: int | None) -> tuple[Ints, int]:
     _shape(mask, "mask", 1, "[words]")
     size = None if size is None else whole(size, "size")
     if _device(mask) != "cpu" or (mask.shape[0] > 1 and _step(mask, 0) != 1):
-        raise ValueError("mask: the words must lie side by side in CPU memory")
+        raise ValueError("mask: the words must be contiguous in CPU memory")
     tokens = 32 * int(mask.shape[0])
     if size is not None and (size < 0 or (size + 31) // 32 != int(mask.shape[0])):
         raise ValueError(f"mask: {size} tokens need {(size + 31) // 32} words, this mask has {int(mask.shape[0])}")
@@ -154,7 +154,7 @@ def per_row(value: Any, batch: int, name: str) -> NDArray[np.float64]:
     """Return a number, or one for each row, as float64 [B]. Raises TypeError, and ValueError for bad shapes and NaN."""
     if _is_tensor(value):
         if _device(value) == "meta":
-            raise ValueError(f"{name}: on meta, where tensors have no values")
+            raise ValueError(f"{name}: on meta, whose tensors have no values")
         value = value.detach().cpu().numpy()
     numbers = np.asarray(value)
     if numbers.dtype.kind not in "fiub":

@@ -229,7 +229,7 @@ def renew_rows(
 
 
 def _not_there(rows: Ints, places: Ints, index: int) -> ValueError:
-    return ValueError(f"mask row {rows[index]} cannot be copied to row {places[index]}: one of them is not there")
+    return ValueError(f"mask row {rows[index]} cannot be copied to row {places[index]}: one of them does not exist")
 
 
 @njit

@@ -42,16 +42,16 @@ def described(model: Any, **loading: Any) -> Any:
         return Origin(transformers, {"model": lasting_place(model), **options.given})
     if options.given:
         raise OptionError(
-            "device=, dtype=, kv_cache_dtype=, adapters= and weights= are for a model that is given by its name or "
-            "folder"
+            "device=, dtype=, kv_cache_dtype=, adapters= and weights= need a model that is given by its name or folder"
         )
     if hasattr(model, "vocabulary"):
         return origin_of(model)
     if not callable(model) or isinstance(model, type):
         raise OptionError(
-            f"model={shown(model)}: a name or a folder for transformers, a model, or a function that makes one"
+            f"model={shown(model)}: expected a name or folder of a model of transformers, a loaded model, or a "
+            "function that loads one"
         )
-    return portable(model, "the function that makes the model,")
+    return portable(model, "the function that loads the model,")
 
 
 def loaded(sent: Any) -> Model:
@@ -61,5 +61,5 @@ def loaded(sent: Any) -> Model:
         return made
     found = made()
     if not hasattr(found, "vocabulary"):
-        raise OptionError(f"the function that makes the model returned {shown(found)}")
+        raise OptionError(f"the function that loads the model must return a trellm model, not {shown(found)}")
     return found

@@ -126,10 +126,11 @@ class Router:
         self._lost = ray("ray.exceptions").RayActorError
         self._full = ray("ray.serve.exceptions").BackPressureError
         self._again = ray("ray.serve.metrics").Counter(
-            "trellm_requests_given_again", "Requests whose replica was lost before any of their answer was sent."
+            "trellm_requests_given_again",
+            "Requests that were repeated on another replica after theirs was lost before the first byte of the answer.",
         )
         self._ended = ray("ray.serve.metrics").Counter(
-            "trellm_streams_lost", "Streams whose replica was lost in the midst of them."
+            "trellm_streams_lost", "Streams that broke off because their replica was lost."
         )
 
     async def __call__(self, request: Request) -> Response:
@@ -183,7 +184,7 @@ class Router:
                 if number == self._tries:
                     raise _gone(error) from None
                 self._again.inc()
-                _LOG.warning("a replica was lost; %s %s is given to another", ask.method, ask.path)
+                _LOG.warning("a replica was lost; %s %s is repeated on another one", ask.method, ask.path)
             finally:
                 if not is_done and answers is not None:
                     answers.cancel()
@@ -240,7 +241,7 @@ def _is_stream(start: AnswerStart | bytes) -> bool:
 
 
 def _gone(error: BaseException) -> ApiError:
-    _LOG.error("a request was given up: %s", str(error).partition("\n")[0])
+    _LOG.error("a request failed because its replicas were lost: %s", str(error).partition("\n")[0])
     return ApiError(
         "the replicas that had this request were lost; try again",
         status=503,

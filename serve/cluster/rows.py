@@ -41,13 +41,15 @@ class Generate:
     ) -> None:
         self._column = text_of(column, "column")
         if self._column in COLUMNS:
-            raise OptionError(f"column={column!r}: the results have columns of this name; rename it")
+            raise OptionError(f"column={column!r}: the results add a column of this name; rename it")
         self._options = Options.of(RunOptions, options)
         if self._options.search.n != 1:
-            raise OptionError(f"search={self._options.search!r}: one text for each row; use n=1")
+            raise OptionError(f"search={self._options.search!r}: only one text for each row is supported; use n=1")
         made: Any = generator if isinstance(generator, Generator) else generator()
         if not isinstance(made, Generator):
-            raise OptionError(f"generator={shown(made)}: one of generate.X(model, ...), or a function that makes one")
+            raise OptionError(
+                f"generator={shown(made)}: expected a generator of generate.X(model, ...), or a function that makes one"
+            )
         self._generator = cast("Generator[Any]", made)
         _ = self._generator.model  # build it now, so that errors are raised at once
 
@@ -55,7 +57,11 @@ class Generate:
         """Return a batch of columns extended by `COLUMNS`. Raises OptionError for missing or conflicting columns."""
         taken = [name for name in COLUMNS if name in batch]
         if taken or self._column not in batch:
-            said = f"a column {taken[0]!r}, which the results have too; rename it" if taken else "none of this name"
+            said = (
+                f"a column {taken[0]!r}, which the results would overwrite; rename it"
+                if taken
+                else "no column of this name"
+            )
             raise OptionError(f"column={self._column!r}: the rows have {said} ({', '.join(batch)})")
         rows = self._rows([_prompt(each) for each in batch[self._column]])
         found = {name: [row[name] for row in rows] for name in COLUMNS}

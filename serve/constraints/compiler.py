@@ -300,14 +300,14 @@ class _Compilation(Generic[T]):
         try:
             with self._stop:
                 if self.is_over or self.is_late:
-                    raise Cancelled("nobody waits for it any more")
+                    raise Cancelled("the compilation was cancelled, because no request waits for it any more")
                 return self._make()
         except Cancelled:
             if not self.is_late:
                 raise
             raise LimitError(
-                f"the constraint takes more than {self._seconds:g} seconds to compile, the most that this server "
-                "gives one; simplify it"
+                f"the constraint takes more than {self._seconds:g} seconds to compile, the limit of this server; "
+                "simplify it"
             ) from None
 
     def _end(self) -> None:

@@ -60,43 +60,43 @@ ReadField = Callable[[Any, FormatPlace], Any]
 
 def _given(value: Any, at: FormatPlace) -> Any:
     if value is None:
-        raise at.error("something must be given here")
+        raise at.error("this field is missing")
     return value
 
 
 def _text(value: Any, at: FormatPlace) -> str:
     if not isinstance(value, str) or lone_surrogate(value) >= 0:
-        raise at.error(f"a text, not {shown(value)}")
+        raise at.error(f"expected a string, not {shown(value)}")
     return value
 
 
 def _some_text(value: Any, at: FormatPlace) -> str:
     if not _text(value, at):
-        raise at.error("a text that is not empty")
+        raise at.error("expected a string that is not empty")
     return value
 
 
 def _schema(value: Any, at: FormatPlace) -> Any:
     if not isinstance(value, bool | dict):
-        raise at.error(f"a schema, not {shown(value)}")
+        raise at.error(f"expected a JSON Schema, not {shown(value)}")
     return cast("Any", value)
 
 
 def _flag(value: Any, at: FormatPlace) -> bool:
     if not isinstance(value, bool):
-        raise at.error(f"true or false, not {shown(value)}")
+        raise at.error(f"expected true or false, not {shown(value)}")
     return value
 
 
 def _whole(value: Any, at: FormatPlace) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise at.error(f"a whole number, not {shown(value)}")
+        raise at.error(f"expected a whole number, not {shown(value)}")
     return value
 
 
 def _blanks(value: Any, at: FormatPlace) -> int:
     if not 0 <= _whole(value, at) <= MOST_BETWEEN:
-        raise at.error(f"0 to {MOST_BETWEEN:,} characters of white space, not {shown(value)}")
+        raise at.error(f"expected 0 to {MOST_BETWEEN:,} characters of white space, not {shown(value)}")
     return value
 
 
@@ -108,7 +108,7 @@ def _listed(read: ReadField, least: int = 1) -> ReadField:
     def found(value: Any, at: FormatPlace) -> list[Any]:
         several = items_of([] if value is None and not least else value)
         if several is None or len(several) < least:
-            raise at.error("a list that is not empty" if least else "a list")
+            raise at.error("expected a list that is not empty" if least else "expected a list")
         return [read(each, at.at(number)) for number, each in enumerate(several)]
 
     return found
@@ -179,8 +179,11 @@ class FormatReader:
         schema, content = {"json_schema": _schema, "excludes": _TEXTS}, _given
         written = {"any_order": _NO, "max_whitespace_cnt": _optional(_blanks)}
         loop = {"loop": _optional(_flag, True)}
-        in_text = {"max_tokens": _refused("a guide counts characters; give max_chars"), "max_chars": _optional(_whole)}
-        in_tokens = {"max_tokens": _refused("a guide counts characters; give any_text with max_chars")}
+        in_text = {
+            "max_tokens": _refused("free text is limited in characters; give max_chars"),
+            "max_chars": _optional(_whole),
+        }
+        in_tokens = {"max_tokens": _refused("free text is limited in characters; use any_text with max_chars")}
         by_text, by_token = _listed(partial(self._rule, _text)), _listed(partial(self._rule, self._token_id))
         # By type: the builder, called with the place, the ends and these fields.
         self._kinds: dict[str, tuple[Callable[..., Piece], dict[str, ReadField]]] = {
@@ -216,7 +219,9 @@ class FormatReader:
         """
         self._count += 1
         if self._count > MOST_FORMATS or len(at.steps) > 2 * DEEPEST:
-            raise at.error(f"more than {MOST_FORMATS:,} formats, or more than {DEEPEST} within one another")
+            raise at.error(
+                f"the structural tag has more than {MOST_FORMATS:,} formats, or nests them more than {DEEPEST} deep"
+            )
         kind, fields = self._fields(value, at)
         make, _ = self._kinds[kind]
         return make(at, ends, **{name: found for name, found in fields.items() if found is not None})
@@ -228,11 +233,11 @@ class FormatReader:
         given = dict(cast("Mapping[str, Any]", value))
         kind: Any = given.pop("type", None)
         if only is not None and kind not in (None, only):
-            raise at.error(f"a {only}, not {brief(kind)}", "type")
+            raise at.error(f"expected the type {only!r}, not {brief(kind)}", "type")
         kind = only or kind
         if not isinstance(kind, str) or kind not in self._kinds:
             known = ", ".join(self._kinds)
-            raise at.error(f"formats of type {brief(kind)} are not supported; there are {known}", "type")
+            raise at.error(f"formats of type {brief(kind)} are not supported; supported are {known}", "type")
         _, readers = self._kinds[kind]
         fields = {name: read(given.pop(name, None), at.at(name)) for name, read in readers.items()}
         for name in given:
@@ -263,9 +268,11 @@ class FormatReader:
         several = STYLES.get(style) if isinstance(style, str) else None
         if several is None:
             known = ", ".join(["json", *STYLES])
-            raise at.error(f"the style {brief(style)} is not supported; there are {known}", "style")
+            raise at.error(f"the style {brief(style)} is not supported; supported are {known}", "style")
         if excludes:
-            raise at.error("not supported with the styles of parameters; say in a pattern what strings are", "excludes")
+            raise at.error(
+                'excludes need the style "json"; for other styles bound strings by a pattern in the schema', "excludes"
+            )
         ways = tuple(self._parameters(at, json_schema, each, any_order, blanks) for each in several)
         return _before(OneOf(ways), ends)
 
@@ -273,7 +280,7 @@ class FormatReader:
         self, at: FormatPlace, schema: Any, form: Parameters, any_order: bool, whitespace: Whitespace
     ) -> Piece:
         if not isinstance(schema, dict) or schema.get("type", "object") != "object":  # pyright: ignore[reportUnknownMemberType]
-            raise at.error('parameters are an object, {"type": "object", ...}', "json_schema")
+            raise at.error('parameters need the schema of an object, {"type": "object", ...}', "json_schema")
         tool = Tool("parameters", {**cast("dict[str, Any]", schema), "type": "object"}, True, "json_schema")
         spelling = Spelling(STYLE_TOKENS, self._tokenizer, self._vocabulary)
         try:
@@ -292,7 +299,7 @@ class FormatReader:
         if max_chars is None:
             return _free((*excludes, *exclude_tokens), ends)
         if max_chars < 0:
-            raise at.error(f"a whole number from 0, not {shown(max_chars)}", "max_chars")
+            raise at.error(f"expected a whole number from 0, not {shown(max_chars)}", "max_chars")
         each = f"(?!{_any_of(excludes)})" if excludes else ""
         return _before(self._pattern(at.at("max_chars"), rf"(?:{each}[\s\S]){{0,{max_chars}}}"), ends)
 
@@ -362,7 +369,9 @@ class FormatReader:
             fitting = [each for each in triggers if _begins(begin, each)]
             if len(fitting) != 1:
                 how = "none" if not fitting else "several"
-                raise at.error(f"{brief(begin)} begins with {how} of the triggers", "tags", number, "begin")
+                raise at.error(
+                    f"{brief(begin)} begins with {how} of the triggers; expected exactly one", "tags", number, "begin"
+                )
             behind = begin.removeprefix(str(fitting[0])) if isinstance(begin, str) else ""
             found[fitting[0]].append((behind, rest))
         exits = tuple((trigger, _named(several)) for trigger, several in found.items() if several)
@@ -391,19 +400,19 @@ class FormatReader:
         exits: dict[Marker, Piece] = {}
         for number, (begin, piece) in enumerate(rules):
             if begin == "" or begin in exits:
-                raise at.error("a pattern that is not empty, and none twice", "rules", number, 0)
+                raise at.error("expected a pattern that is not empty and that no other rule has", "rules", number, 0)
             exits[begin] = piece
         return (_loop if loop else _until_first)(tuple(exits.items()), (*excludes, *exclude_tokens), ends)
 
     def _rule(self, marker: ReadField, value: Any, at: FormatPlace) -> tuple[Marker, Piece]:
         pair = items_of(value)
         if pair is None or len(pair) != 2:
-            raise at.error(f"a pattern and a format, not {shown(value)}")
+            raise at.error(f"expected a pair of a pattern and a format, not {shown(value)}")
         return marker(pair[0], at.at(0)), self.piece(pair[1], at.at(1))
 
     def _repeated(self, at: FormatPlace, ends: Ends, content: Any, min: int, max: int) -> Piece:
         if not 0 <= min <= MOST_REPEATS or not (max == -1 or min <= max <= MOST_REPEATS):
-            raise at.error(f"from min=0 to max={MOST_REPEATS} times, and -1 for any number", "max")
+            raise at.error(f"expected 0 <= min <= max <= {MOST_REPEATS}, or max=-1 for any number", "max")
         item = self.piece(content, at.at("content"))
         if max == 0:
             return _before(NOTHING, ends)
@@ -418,7 +427,7 @@ class FormatReader:
         """Return the alternative end markers of a tag. Errors of list items have the list's place."""
         several: Sequence[Any] | None = [value] if isinstance(value, str | dict) else items_of(value)
         if not several:
-            raise at.error("a text, a list of texts, or a token")
+            raise at.error("expected a string, a list of strings, or a token")
         return tuple(self._marker(each, at) for each in several)
 
     def _token_id(self, value: Any, at: FormatPlace) -> int:
@@ -427,9 +436,9 @@ class FormatReader:
         if isinstance(value, str):
             token = token_of(self._tokenizer, value)
             if token is None:
-                raise at.error(f"{brief(value)} is no token of the model")
+                raise at.error(f"the model has no token {brief(value)}")
         if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < self._vocabulary.size:
-            raise at.error(f"a token by its number or text, not {shown(value)}")
+            raise at.error(f"expected the id or text of a token, not {shown(value)}")
         return token
 
     def _inner(self, at: FormatPlace, make: Callable[..., Any], text: str) -> Inner:
@@ -510,24 +519,24 @@ def structural_guide(asked: Any, model: Model, limits: Limits) -> Guide:
     Raises OptionError and SchemaError; FormatError, with its place, for a format.
     """
     if not isinstance(asked, dict):
-        raise OptionError(f"a structural tag is an object, not {shown(asked)}")
+        raise OptionError(f"a structural tag must be an object, not {shown(asked)}")
     given = cast("dict[str, Any]", asked)
     vocabulary = model.vocabulary
     if given.get("format") is not None:
         for name in given.keys() - {"type", "format"}:
-            raise FormatError("a structural tag with a format has nothing else", (name,))
+            raise FormatError("a structural tag with a format can have no other field; leave this one out", (name,))
         piece = FormatReader(model.tokenizer, vocabulary, limits).piece(given["format"], FormatPlace(("format",)))
         return ComposedGuide(piece, vocabulary, limits=limits)
     structures, triggers = items_of(given.get("structures")), items_of(given.get("triggers"))
     if not structures or not triggers:
         raise OptionError(
-            'a structural tag has a "format", or "structures", a list of {begin, schema, end}, and "triggers"'
+            'a structural tag needs a "format", or "structures", a list of {begin, schema, end}, and "triggers"'
         )
     heads = [text_of(trigger, f"trigger {number}") for number, trigger in enumerate(triggers)]
     tags: list[Any] = []
     for number, each in enumerate(structures):
         if not isinstance(each, dict) or sorted(cast("dict[str, Any]", each)) != sorted(_STRUCTURE):
-            raise OptionError(f"structure {number} is {brief(each)}, and must have begin, schema and end")
+            raise OptionError(f"structure {number} is {brief(each)}, but must have exactly begin, schema and end")
         begin, schema, end = (cast("dict[str, Any]", each)[name] for name in _STRUCTURE)
         if not any(text_of(begin, f"structure {number}, begin").startswith(head) for head in heads if head):
             raise OptionError(f"structure {number} begins with none of the triggers: {brief(begin)}")

@@ -72,7 +72,7 @@ async def prepared(begun: GenerationRequest, chat: ChatRequest) -> Prepared:
     ids = await service.chat_ids(messages, chat.listed_tools(), chat.template_options, is_verbatim=is_verbatim)
     if service.form.name == "harmony" and (constraint.goals or is_apart(generator.guide)):
         if asked.tools or asked.thinking == "on" or asked.budget is not None:
-            raise _together(_place(constraint), _other(asked, "in the form 'harmony'"))
+            raise _together(_place(constraint), _other(asked, "in the tool-call format 'harmony'"))
         return generator, [(*ids, *service.form.final(_tail(ids)))], None
     if constraint.framed is not None:
         raise _together(("trellm", "frame"), _other(asked))
@@ -114,7 +114,7 @@ def _check_stops(service: Service, chat: ChatRequest, asked: ToolUse, constraint
     if chat.stop_token_ids:
         raise _together(("stop_token_ids",), other)
     if chat.stop and service.form.name == "harmony":
-        raise _together(("stop",), "the form 'harmony', which marks where messages end")
+        raise _together(("stop",), "the tool-call format 'harmony', whose messages have their own end")
     if chat.stop and constraint.goals:
         raise _together(("stop",), f"trellm.include and {other}")
 
@@ -143,7 +143,7 @@ def _asked(service: Service, chat: ChatRequest) -> ToolUse:
     except TrellmError as error:
         raise of_request(error, ("functions",) if chat.is_legacy else ("tools",)) from None
     if not tools and chat.parallel_tool_calls is not None:
-        raise ApiError("parallel_tool_calls are for tools, and there are none", ("parallel_tool_calls",))
+        raise ApiError("parallel_tool_calls needs tools, and the request has none", ("parallel_tool_calls",))
     thinking, budget = chat.thought
     if not service.form.thinks and chat.trellm.thinking == "auto" and chat.trellm.thinking_budget is None:
         thinking, budget = "auto", None  # thinking options are meaningless for a model without thinking

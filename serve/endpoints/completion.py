@@ -32,7 +32,9 @@ def begin_text(request: Request, asked: CompletionRequest) -> Beginning:
     service: Service = request.state.service
     prompts = asked.prompts
     if asked.trellm.special_tokens is False:
-        said = "trellm.special_tokens is for messages; a prompt is what a template would write, where names are tokens"
+        said = (
+            "trellm.special_tokens: false needs messages; in a prompt names of special tokens are always read as tokens"
+        )
         raise ApiError(said, ("trellm", "special_tokens"))
 
     async def prepare(begun: GenerationRequest) -> Prepared:

@@ -42,7 +42,7 @@ async def llama(request: Request, service: Service, asked: LlamaRequest) -> Resp
     text = await derived(request, partial(asked.text, service.name))
     if asked.stream:
         if len(text.prompts) > 1:
-            raise ApiError("several prompts have no stream; leave it out", ("stream",))
+            raise ApiError("only one prompt can be streamed; leave stream out", ("stream",))
         return await streamed(request, begin_text(request, text), _llama_stream)
     begun, several = await whole(request, begin_text(request, text), _llama_text)
     found = [{"index": index, **said, **_llama_counts(begun, index)} for index, said in enumerate(several)]

@@ -167,9 +167,9 @@ async def kept(request: Request) -> Response:
     key = str(request.path_params["key"])
     for name, value in request.query_params.multi_items():
         if name == "stream" and value != "false":
-            raise unsupported((name,), "what was kept is told whole")
+            raise unsupported((name,), "a stored response cannot be streamed")
         if name != "stream":
-            said = f"unknown parameter {name[:200]!r} of the query: a response that was kept is told as it is"
+            said = f"unknown parameter {name[:200]!r} of the query; a stored response is returned whole"
             raise ApiError(said, (name[:200],), code="unknown_parameter")
     if request.method != "DELETE":
         return Answer(responses.response(key))

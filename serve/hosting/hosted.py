@@ -35,9 +35,9 @@ class ServedModel:
         for name in (self.name, *self.aliases, *self.adapters):
             text_of(name, "name")
             if not name:
-                raise OptionError('name="": what clients call the model')
+                raise OptionError('name="": expected the name by which clients request the model')
         if not callable(self.model) and not hasattr(self.model, "vocabulary"):
-            raise OptionError(f"model={shown(self.model)}: a model, or a function that loads one")
+            raise OptionError(f"model={shown(self.model)}: expected a model, or a function that loads one")
         if self.weight_bytes is not None:
             whole(self.weight_bytes, "weight_bytes", 0)
 

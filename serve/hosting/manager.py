@@ -238,7 +238,7 @@ class ModelManager:
         fixed = sum(each.bytes for each in self.models if each.is_fixed and each is not hosted)
         if self._budget is None or self._need(hosted) + fixed <= self._budget:
             return
-        others = f", beside {shown_size(fixed)} of models that stay" if fixed else ""
+        others = f", besides {shown_size(fixed)} of models that are never unloaded" if fixed else ""
         raise ApiError(
             f"the model {hosted.served.name!r} takes {shown_size(hosted.weight_bytes)}, with "
             f"{shown_size(self._pool or 0)} for keys and values{others}, and the memory budget is "
@@ -283,8 +283,8 @@ class ModelManager:
         for name, count in Counter(self._names()).items():
             if count > 1:
                 is_adapter = any(name in each.adapters for each in self.models)
-                what = f"the adapter {name!r} has a name of the model" if is_adapter else f"{name!r} is given twice"
-                raise OptionError(f"{what}; give it another one")
+                what = f"the adapter {name!r} has the name of a model" if is_adapter else f"{name!r} is given twice"
+                raise OptionError(f"{what}; choose another name")
 
     def _names(self) -> Iterator[str]:
         for each in self.models:

@@ -150,9 +150,9 @@ class KeptResponses:
                 self._found.move_to_end(key)
                 return found
         why = (
-            f"the server keeps up to {self._most:,} bytes of them, the ones used last, until it ends"
+            f"the server keeps the {self._most:,} bytes of most recently used responses, until it stops"
             if self._most
-            else "the server keeps none (--kept-responses)"
+            else "the server keeps no responses (--kept-responses)"
         )
         instead = "; send the whole conversation as input" if place else ""
         said = f"there is no response {key[:80]!r}: {why}{instead}"

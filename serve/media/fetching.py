@@ -81,11 +81,11 @@ class _Location:
             # Hosts that end in a number must be IP addresses; octal and integer notations are refused.
             literal = ip_address(host) if ":" in host or re.fullmatch(r"\d+|0x[0-9a-f]*", last) else None
         except ValueError:
-            raise FetchError("has an address that cannot be read") from None
+            raise FetchError("has an address that is not valid") from None
         if parts.scheme not in _PORTS or not host:
-            raise FetchError("has an address that is none of http:// or https://")
+            raise FetchError("has an address that does not begin with http:// or https://")
         if parts.username is not None or parts.password is not None:
-            raise FetchError("has an address with a user's name or password, which are not sent")
+            raise FetchError("has an address with a user name or password, which is not supported")
         path = quote(f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}", safe="%/:=&?~+!$,;'@()*[]")
         return cls(parts.scheme, host, _PORTS[parts.scheme] if port is None else port, path, literal)
 
@@ -131,11 +131,11 @@ class MediaFetcher:
         except TimeoutError:
             raise FetchError(f"took more than {self.seconds:g} seconds to fetch") from None
         except ssl.SSLError:
-            raise FetchError("cannot be fetched: TLS with its server fails") from None
+            raise FetchError("cannot be fetched: TLS to its server fails") from None
         except OSError:
             raise FetchError("cannot be fetched: its server does not answer") from None
         except (httptools.HttpParserError, httptools.HttpParserUpgrade, ValueError):
-            raise FetchError("cannot be fetched: its server's answer is malformed or broke off") from None
+            raise FetchError("cannot be fetched: the response of its server is malformed or broke off") from None
         raise FetchError(f"is behind more than {self.redirects} redirects")
 
     @cached_property
@@ -158,7 +158,7 @@ class MediaFetcher:
             loop = asyncio.get_running_loop()
             found = [*map(ip_address, await loop.run_in_executor(pool, self.resolve, target.host, target.port))]
         if not all(self.allows(each, target.port) for each in found):
-            raise FetchError("has an address within a network or at a port from which nothing is fetched")
+            raise FetchError("has an address in a private network or at a port that this server does not fetch from")
         return found
 
     async def _connected(
@@ -246,7 +246,7 @@ async def _answer(
         if answer.is_whole:
             return bytes(answer.body)
         if answer.parts > _MOST_PARTS + len(answer.body) // _BYTES_A_PART:
-            raise FetchError("cannot be fetched: its server's answer is in too many parts")
+            raise FetchError("cannot be fetched: the response of its server has too many parts")
         head += 0 if answer.has_begun else len(data)
         if head > _HEAD_BYTES:
             raise ValueError("the head has no end")
@@ -258,12 +258,12 @@ async def _answer(
 def _check(status: int, headers: dict[str, str], kind: str, most: int) -> None:
     """Raise FetchError unless the head announces a file of the kind."""
     if status != 200:
-        raise FetchError(f"cannot be fetched: its server answers {status}")
+        raise FetchError(f"cannot be fetched: its server answers with status {status}")
     found = _TYPE.fullmatch(headers.get("content-type", "").partition(";")[0].strip().lower())
     if found is None or found[1] not in (None, kind):
-        raise FetchError("is none: its server says so by Content-Type")
+        raise FetchError(f"is sent with a Content-Type other than {kind}/*")
     if headers.get("content-encoding", "identity").strip().lower() != "identity":
-        raise FetchError("cannot be fetched: its server compresses it")
+        raise FetchError("cannot be fetched: its server sends it with a Content-Encoding")
     length = headers.get("content-length", "")
     if length.isdecimal() and int(length[:20]) > most:
         raise FetchError(f"has more than {most:,} bytes")

@@ -45,13 +45,13 @@ class MediaReader:
         if strange is not None:
             said = " and ".join(["texts", *(_NOUNS[kind] for kind in reads)])
             raise ApiError(
-                f"the model reads {said} alone; leave {_NOUNS[strange.kind]} out, or ask one that reads "
+                f"the model reads only {said}; leave {_NOUNS[strange.kind]} out, or request a model that reads "
                 f"{'them' if strange.kind == 'image' else 'it'}",
                 strange.place, code="unsupported_parameter",
             )  # fmt: skip
         most = self._settings.media
         if len(sources) > most:
-            said = f"a request may have {most:,} images and audio, and this one has {len(sources):,}"
+            said = f"the request has {len(sources):,} images and audio; the limit of this server is {most:,}"
             raise ApiError(said, ("messages",))
 
     async def read(self, source: MediaSource, what: str) -> Media:
@@ -61,11 +61,11 @@ class MediaReader:
         if scheme == "data":
             return await self._decoded(source.url, source, what)
         if scheme not in ("http", "https"):
-            said = f"{what} is no data URL, such as data:{kind}/...;base64,...; the server opens no files"
+            said = f"{what} must be a data URL, such as data:{kind}/...;base64,...; the server opens no files"
             raise ApiError(said, source.place, code="invalid_image" if kind == "image" else "invalid_audio")
         fetcher = self._settings.fetcher
         if fetcher is None:
-            said = f"{what} is an address, and the server fetches no {noun} (--fetch-media); send a data URL"
+            said = f"{what} is a web address, and the server fetches no {noun} without --fetch-media; send a data URL"
             raise ApiError(said, source.place, code="unsupported_parameter")
         most = self._limits(source).file_bytes
         async with self._slots:
@@ -91,10 +91,10 @@ class MediaReader:
         limit."""
         most = self._settings.media_bytes
         if before + taken.nbytes > most:
-            said = f"the images and audio of the request take more than {most:,} bytes together; make them smaller"
+            said = f"the images and audio of the request take more than {most:,} bytes together; send smaller ones"
             raise ApiError(said, ("messages",), code="invalid_image" if taken.kind == "image" else "invalid_audio")
         if self.held + taken.nbytes > most:
-            raise busy("the images and audio of requests on their way take the server's memory for them; try again")
+            raise busy("server at capacity (memory for images and audio of running requests); try again")
         self.held += taken.nbytes
 
 

@@ -129,7 +129,10 @@ class MessageTurn(RequestBase, title="MessagesTurn"):
         for number, block in enumerate(blocks):
             if isinstance(block, strange):
                 where = (*place, "content", number)
-                raise ApiError(f"{param_of(where)}: a turn of the {self.role} has no {block.type}", where)
+                raise ApiError(
+                    f"{param_of(where)}: a message of the role {self.role} cannot have blocks of type {block.type}",
+                    where,
+                )
         if self.role == "user":
             found = [
                 {"role": "tool", "tool_call_id": each.tool_use_id, "content": each.told}
@@ -179,7 +182,7 @@ class MessagesToolChoice(RequestBase):
     def _names_a_tool(self) -> MessagesToolChoice:
         """Check that a named tool has a name."""
         if self.type == "tool" and not self.name:
-            raise ValueError("the type tool has the name of the tool")
+            raise ValueError("the type tool needs name, the name of the tool")
         return self
 
 

@@ -170,19 +170,19 @@ class ChatMessage(EchoBase, title="Message"):
     def _fits(self) -> Self:
         """Check the fields that only some roles have."""
         if self.role == "tool" and self.tool_call_id is None:
-            raise ValueError("a message with the role tool has tool_call_id, that of the call that it answers")
+            raise ValueError("a message with the role tool needs tool_call_id, the id of the call that it answers")
         if self.role != "assistant" and self.tool_calls:
-            raise ValueError("only messages with the role assistant have tool_calls")
+            raise ValueError("only messages with the role assistant can have tool_calls")
         if self.role != "tool" and self.tool_call_id is not None:
-            raise ValueError("only messages with the role tool have tool_call_id")
+            raise ValueError("only messages with the role tool can have tool_call_id")
         if self.role == "function" and self.name is None:
-            raise ValueError("a message with the role function has name, that of the function that it is the result of")
+            raise ValueError("a message with the role function needs name, the name of the function that returned it")
         if self.role != "assistant" and self.function_call is not None:
-            raise ValueError("only messages with the role assistant have function_call")
+            raise ValueError("only messages with the role assistant can have function_call")
         if self.role not in ("user", "tool") and self._has_media:
-            raise ValueError("images and audio are for the roles user and tool")
+            raise ValueError("images and audio need the role user or tool")
         if self.content is None and self.role != "assistant":  # an answer may be empty, or thinking only
-            raise ValueError("a message has content")
+            raise ValueError("a message needs content")
         return self
 
     @property
@@ -297,16 +297,21 @@ class ChatRequest(TextRequest, title="Chat"):
     def _agrees(self) -> Self:
         """Check fields that contradict each other."""
         if self.functions is not None and self.tools is not None:
-            raise ValueError("functions and tools are the same, the first in the older form; give tools")
+            raise ValueError("functions are the older form of tools; leave functions out")
         if self.function_call is not None and (self.functions is None or self.tool_choice is not None):
-            raise ValueError("function_call is for functions, and of tools it is tool_choice")
+            raise ValueError("function_call needs functions; with tools use tool_choice")
         if self.continue_final_message:
             if self.messages[-1].role != "assistant":
-                raise ValueError("continue_final_message is for a last message with the role assistant")
+                raise ValueError("continue_final_message needs a last message with the role assistant")
             if self.add_generation_prompt:
-                raise ValueError("continue_final_message goes on with a message, and add_generation_prompt begins one")
+                raise ValueError(
+                    "continue_final_message and add_generation_prompt exclude each other: one continues a message, one "
+                    "begins a new one"
+                )
         elif self.add_generation_prompt is False:
-            raise ValueError("add_generation_prompt: false is for continue_final_message: true; an answer begins else")
+            raise ValueError(
+                "add_generation_prompt: false needs continue_final_message: true; otherwise the answer is a new message"
+            )
         return self
 
     @property
@@ -366,7 +371,7 @@ class ChatRequest(TextRequest, title="Chat"):
     @classmethod
     def _of_logprobs(cls, value: Any, info: ValidationInfo) -> Any:
         if value is not None and not info.data.get("logprobs"):
-            raise ValueError("top_logprobs are for logprobs: true")
+            raise ValueError("top_logprobs needs logprobs: true")
         return value
 
     def chat(self) -> list[dict[str, Any]]:
@@ -415,11 +420,13 @@ class CompletionRequest(TextRequest, title="Completion"):
     def _can_be_told(self) -> Self:
         """Check echo and best_of."""
         if self.has_echoed_scores and self.stream:
-            raise ValueError("echo with logprobs comes with whole answers; leave out stream")
+            raise ValueError("echo with logprobs cannot be streamed; leave out stream")
         if self.best_of is not None and self.best_of < super().texts:
-            raise ValueError("best_of is how many texts n are chosen of; it is n at least")
+            raise ValueError("best_of, the number of texts to choose n from, must be at least n")
         if self.best_of is not None and self.best_of > super().texts and self.stream:
-            raise ValueError("best_of chooses when all texts have ended; leave out stream")
+            raise ValueError(
+                "best_of cannot be streamed, because it chooses when all texts have ended; leave out stream"
+            )
         return self
 
     @property
@@ -456,7 +463,7 @@ class CompletionRequest(TextRequest, title="Completion"):
     def budget(self) -> int | None:
         """The requested budget of a text; without one as for chats, unlike OpenAI's 16. Raises ApiError."""
         if self.max_tokens == 0 and self.prompt_scores is None:
-            said = "max_tokens=0 is for prompt_logprobs, and for echo with logprobs; ask for 1 or more"
+            said = "max_tokens=0 needs prompt_logprobs, or echo with logprobs; otherwise ask for 1 or more"
             raise ApiError(said, ("max_tokens",))
         return self.max_tokens
 

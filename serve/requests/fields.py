@@ -228,14 +228,14 @@ class SamplingFields(CommonFields, PenaltyFields):
     @classmethod
     def _of_streams(cls, value: Any, info: ValidationInfo) -> Any:
         if value is not None and not info.data.get("stream"):
-            raise ValueError("stream_options are for stream: true")
+            raise ValueError("stream_options needs stream: true")
         return value
 
     @field_validator("prompt_logprobs")
     @classmethod
     def _of_whole_answers(cls, value: Any, info: ValidationInfo) -> Any:
         if value is not None and info.data.get("stream"):
-            raise ValueError("log-probabilities of a prompt come with whole answers; leave out stream")
+            raise ValueError("log-probabilities of a prompt cannot be streamed; leave out stream")
         return value
 
     @property
@@ -282,7 +282,9 @@ class SamplingFields(CommonFields, PenaltyFields):
         if beams is not None:
             for name, value in self.given.items():
                 if name != "temperature" or value > 0:
-                    raise ApiError(f"{name} with trellm.beams, which draw nothing; leave it out", (name,))
+                    raise ApiError(
+                        f"{name} has no effect with trellm.beams, which sample nothing; leave it out", (name,)
+                    )
             return Beam(beams.width, beams.length_penalty, self.texts, beams.early_stopping)
         if self.temperature == 0:
             return Greedy()
@@ -383,7 +385,7 @@ def _bounded(value: Any) -> Any:
         within = cast("list[Any]", several)
         parts += len(within)
         if parts > MAX_PARTS:
-            raise ValueError(f"the goals have more than {MAX_PARTS:,} parts, which is fixed; ask for less")
+            raise ValueError(f"the goals have more than {MAX_PARTS:,} parts, a fixed limit; ask for fewer")
         left += [inner for each in within if isinstance(each, dict) for inner in cast("dict[str, Any]", each).values()]
     return value
 
@@ -469,7 +471,7 @@ class StructuredOutputs(RequestBase):
     def _asks(self) -> Self:
         """Check that it has a constraint."""
         if not self.json_object and not any(getattr(self, name) is not None for name in _OUTPUTS):
-            raise ValueError("it asks for nothing; leave it out")
+            raise ValueError("it has no constraint; give one, or leave the field out")
         return self
 
 
@@ -575,9 +577,11 @@ class ConstraintFields(RequestBase):
         if asked.kind == "json":
             asked = self._written(asked)
         elif self.trellm.json_ is not None:
-            raise ApiError("trellm.json says how JSON is written, and none was asked for", ("trellm", "json"))
+            raise ApiError("trellm.json needs a constraint of JSON, and the request has none", ("trellm", "json"))
         elif self.trellm.describe:
-            raise ApiError("trellm.describe describes JSON, and none was asked for", ("trellm", "describe"))
+            raise ApiError(
+                "trellm.describe needs a constraint of JSON, and the request has none", ("trellm", "describe")
+            )
         frame = self.trellm.frame
         framed = (frame[0], frame[1]) if isinstance(frame, list) else frame
         return replace(asked, goals=goals_in(self.trellm.include), frame=framed)

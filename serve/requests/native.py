@@ -15,7 +15,7 @@ Several = Annotated[list[str], Field(min_length=1, fail_fast=True)]
 
 def _not_zero(count: int) -> int:
     if count == 0:
-        raise ValueError("should be at least 1, or -1 for as many as the context has room for")
+        raise ValueError("should be at least 1, or -1 for all that the context has room for")
     return count
 
 

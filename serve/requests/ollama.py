@@ -199,7 +199,7 @@ class OllamaGenerate(OllamaBase):
         """Translate the body to a request for texts. Raises ApiError."""
         for name in ("system", "images", "think", "logprobs", "top_logprobs"):
             if getattr(self, name):
-                raise ApiError(f"{name} is for a prompt that is written as a chat; leave raw out", (name,))
+                raise ApiError(f"{name} needs a prompt in the chat template; leave raw out", (name,))
         return translated(self._said() | {"prompt": self.prompt}, CompletionRequest)
 
 
@@ -207,7 +207,7 @@ def _seconds(given: str | float) -> float | None:
     """Return the seconds of a number, or of a duration in Go's notation; None if negative or longer than decades."""
     if isinstance(given, str):
         if not re.fullmatch(rf"[+-]?(?:0|(?:{_PART.pattern})+)", given):
-            said = f'keep_alive={given[:80]!r}: seconds, or a duration such as "5m" or "1h30m"'
+            said = f'keep_alive={given[:80]!r}: expected seconds, or a duration such as "5m" or "1h30m"'
             raise ApiError(said, ("keep_alive",))
         sign = -1 if given.startswith("-") else 1
         given = sign * sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(given))

@@ -238,13 +238,15 @@ class ResponsesRequest(CommonFields, title="Responses"):
             return None
         if asked.type != "json_schema" and (asked.schema_ is not None or asked.name is not None):
             name = "schema" if asked.schema_ is not None else "name"
-            raise ApiError(f"text.format.{name} is for the type json_schema", ("text", "format", name))
+            raise ApiError(f"text.format.{name} needs the type json_schema", ("text", "format", name))
         if asked.type == "text":
             return None
         if asked.type == "json_object":
             return {"type": "json_object"}
         if asked.schema_ is None or asked.name is None:
-            raise ApiError("a format json_schema has name and schema", ("text", "format"), code="invalid_value")
+            raise ApiError(
+                "a format of type json_schema needs name and schema", ("text", "format"), code="invalid_value"
+            )
         return {"type": "json_schema", "json_schema": {"name": asked.name, "schema": asked.schema_}}
 
 

@@ -135,7 +135,7 @@ class _Values:
         items: list[Piece] = []
         for name, inner in properties.items():
             if any(mark in name for mark in (form.behind_name[:1], form.before[:1], "\n")):
-                said = f"the form writes names plainly, and cannot write {name!r}"
+                said = f"the tool-call format writes names without quotes, and cannot express {name!r}"
                 raise ToolError(said, self._at(path, "properties"))
             within = "additionalProperties"
             if name in schema.get("properties", {}):
@@ -152,10 +152,10 @@ class _Values:
         self._check_together(schema, TOGETHER, path)
         given = schema.get("properties", {})
         if not isinstance(given, Mapping):
-            raise ToolError("properties are an object of schemas", self._at(path, "properties"))
+            raise ToolError("expected an object of schemas", self._at(path, "properties"))
         wanted = schema.get("required", [])
         if not isinstance(wanted, list) or not all(isinstance(each, str) for each in cast("list[Any]", wanted)):
-            raise ToolError("a list of names", self._at(path, "required"))
+            raise ToolError("expected a list of names", self._at(path, "required"))
         properties = dict(cast("Mapping[str, Any]", given))
         for name in cast("list[str]", wanted):
             properties.setdefault(name, schema.get("additionalProperties", True))
@@ -166,8 +166,8 @@ class _Values:
         together = next((name for name in names if name in schema), None)
         if together is not None and self._tool.strict:
             raise ToolError(
-                "parameters are written one by one in this form, and cannot be held to what is said of all of them "
-                "together; leave it out, set strict to false, or choose a form that writes arguments as JSON",
+                "the tool-call format writes parameters one by one, and cannot enforce a keyword about all of them; "
+                "leave it out, set strict to false, or choose a format that writes arguments as JSON",
                 self._at(path, together),
             )
 
@@ -189,7 +189,7 @@ class _Values:
         value = ParameterValue(self._json(whole, path) if kinds else None, text)
         ways += self._ways(lead, value, narrowed, kinds, path)
         if not ways:
-            raise ToolError("the form has no way to write such values", self._at(path))
+            raise ToolError("the tool-call format cannot express the values of this schema", self._at(path))
         return value, ways[0] if len(ways) == 1 else OneOf(tuple(ways))
 
     def _alone(self, schema: Any) -> dict[str, Any] | None:
@@ -233,7 +233,10 @@ class _Values:
         form = self._form
         given: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
         if "$ref" in given:
-            raise ToolError("the form writes objects and arrays one by one, and follows no references", self._at(path))
+            raise ToolError(
+                "the tool-call format writes nested objects and arrays in place, and does not support references",
+                self._at(path),
+            )
         end = (Fixed((self._spelling.marker(form.end),)), self._spelling.fixed(form.behind))
         if "object" in kinds and "properties" in given:
             members, _ = self.members(given, path)
@@ -273,7 +276,9 @@ class _Values:
                 return Inner(RegularGuide(texts, self._spelling.vocabulary))
         except (LanguageError, LimitError) as error:
             if self._tool.strict:
-                raise ToolError(f"strings that this form cannot hold to it: {error}", self._at(path)) from error
+                raise ToolError(
+                    f"the tool-call format cannot enforce this schema of strings: {error}", self._at(path)
+                ) from error
             return Free(((self._form.end, NOTHING),))
 
 

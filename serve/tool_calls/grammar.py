@@ -158,8 +158,8 @@ class AnswerGrammar:
             strange = next((character for character in tool.name if character in ends), None)
             if strange is not None:
                 raise ToolError(
-                    f"the form {self.family.name!r} writes names plainly, and {strange!r} would end {tool.name!r}; use "
-                    "letters, digits, _ and -",
+                    f"the tool-call format {self.family.name!r} writes names without quotes, and {strange!r} would end "
+                    f"{tool.name!r}; use letters, digits, _ and -",
                     f"{tool.pointer.removesuffix('parameters')}name",
                 )
 

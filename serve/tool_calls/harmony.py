@@ -45,7 +45,9 @@ class HarmonyGrammar(AnswerGrammar):
         """Raise ToolError for a name that a header cannot contain."""
         if any(character in tool.name for character in " <"):
             where = f"{tool.pointer.removesuffix('parameters')}name"
-            raise ToolError(f"the form 'harmony' writes names plainly, and cannot write {tool.name!r}", where)
+            raise ToolError(
+                f"the tool-call format 'harmony' writes names without quotes, and cannot express {tool.name!r}", where
+            )
 
     def _messages(self, *, may_think: bool) -> Piece:
         """Return optional thinking and preamble messages, followed by the last message."""

@@ -77,7 +77,7 @@ class ToolCallFormat:
         Raises OptionError for any other name.
         """
         if name is not None:
-            one_of(name, "the form of tool calls", NAMES)
+            one_of(name, "the tool-call format", NAMES)
         template = template_of(model.tokenizer)
         family = detected(template, model.tokenizer) if name is None else FORMATS[name]
         thinks = family.name == "harmony" or any(marker in template for marker in family.thinking or ())
@@ -121,10 +121,12 @@ class ToolCallFormat:
         one_of(thinking, "thinking", ("auto", "on", "off"))
         is_harmony, is_own = self.name == "harmony", answer is not None or bool(goals)
         if stop and (is_own or is_harmony):
-            other = "an answer of its own" if is_own else "the form 'harmony'"
+            other = "a constraint or include" if is_own else "the tool-call format 'harmony'"
             raise OptionError(f"stop together with {other} is not supported")
         if is_harmony and (goals or is_apart(answer)):
-            raise OptionError("the form 'harmony' cannot have such an answer beside calls or thinking")
+            raise OptionError(
+                "the tool-call format 'harmony' does not support this constraint beside calls or thinking"
+            )
         thinks, opening = self._thinks(thinking, budget, prompt)
         chosen = choice_of(None, tools) if choice is None else choice
         spec = AnswerSpec(
@@ -150,7 +152,8 @@ class ToolCallFormat:
         if not self.thinks or self.family.thinking is None:
             if thinking == "on" or budget is not None:
                 raise ThinkingError(
-                    f"the model does not think in its form, {self.name!r}; leave out thinking and its budget"
+                    f"the model has no thinking in its tool-call format, {self.name!r}; leave out thinking and its "
+                    "budget"
                 )
             return "no", ""
         begin, end = self.family.thinking
@@ -159,7 +162,8 @@ class ToolCallFormat:
         if tail.endswith(self._spelling.data(end)) and self.name != "harmony":
             if thinking == "on" or (budget or 0) > 0:
                 raise ThinkingError(
-                    "the prompt ends behind thinking, which cannot be had any more; render it otherwise"
+                    "the prompt ends after the end of thinking, so that thinking cannot be requested; change the "
+                    "template's options"
                 )
             return "no", ""
         if thinking == "off":

@@ -58,10 +58,10 @@ def tools_of(value: Any, most: int = MOST_TOOLS) -> tuple[Tool, ...]:
     """
     several = () if value is None else items_of(value)
     if several is None:
-        raise ToolError(f"a list of tools, not {shown(value)}", "tools")
+        raise ToolError(f"expected a list of tools, not {shown(value)}", "tools")
     if len(several) > most:
         raise ToolError(
-            f"{len(several):,} tools; up to {most:,} are possible: give those that fit the request", "tools"
+            f"{len(several):,} tools exceed the limit of {most:,}; send only those that fit the request", "tools"
         )
     found = tuple(_tool(each, f"tools/{number}") for number, each in enumerate(several))
     places: dict[str, int] = {}
@@ -85,12 +85,12 @@ def choice_of(value: Any, tools: tuple[Tool, ...]) -> Choice:
     if isinstance(value, str) and value in modes:
         if modes[value] == "required" and not tools:
             raise ToolError(
-                f"{value!r}, but the request has no tools; give tools, or leave tool_choice out", "tool_choice"
+                f"{value!r} needs tools, and the request has none; send tools, or leave tool_choice out", "tool_choice"
             )
         return Choice(modes[value], names)
     if not isinstance(value, Mapping):
         raise ToolError(
-            '"auto", "none", "required", "any" or {"type": "function", "function": {"name": ...}}, '
+            'expected "auto", "none", "required", "any" or {"type": "function", "function": {"name": ...}}, '
             f"not {shown(value)}",
             "tool_choice",
         )
@@ -106,7 +106,7 @@ def _allowed(value: Any, names: frozenset[str], where: str) -> Choice:
     allowed = cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {})
     mode, listed = allowed.get("mode", "auto"), items_of(allowed.get("tools"))
     if mode not in ("auto", "required") or not listed:
-        raise ToolError('allowed tools have a mode, "auto" or "required", and a list of tools', where)
+        raise ToolError('allowed_tools needs mode, "auto" or "required", and a list of tools', where)
     return Choice(mode, frozenset(_named(each, names, f"{where}/tools/{number}") for number, each in enumerate(listed)))
 
 
@@ -116,31 +116,32 @@ def _named(value: Any, names: frozenset[str], where: str) -> str:
     function: Any = given.get("function", given)
     if not isinstance(function, Mapping) or given.get("type") != "function":
         raise ToolError(
-            f'a function by its name, {{"type": "function", "function": {{"name": ...}}}}, not {shown(value)}', where
+            f'expected a function by its name, {{"type": "function", "function": {{"name": ...}}}}, not {shown(value)}',
+            where,
         )
     name = cast("Mapping[str, Any]", function).get("name")
     if not isinstance(name, str) or name not in names:
         where = f"{where}/function" if "function" in given else where
-        raise ToolError(
-            f"{brief(name)} is not the name of one of the {len(names):,} tools of the request", f"{where}/name"
-        )
+        raise ToolError(f"{brief(name)} is none of the {len(names):,} tools of the request", f"{where}/name")
     return name
 
 
 def _tool(value: Any, where: str) -> Tool:
     if not isinstance(value, Mapping):
-        raise ToolError(f'a tool is {{"type": "function", "function": {{"name": ...}}}}, not {shown(value)}', where)
+        raise ToolError(
+            f'a tool must be {{"type": "function", "function": {{"name": ...}}}}, not {shown(value)}', where
+        )
     outer = cast("Mapping[str, Any]", value)
     if outer.get("type", "function") != "function":
-        raise ToolError(f"tools of type {brief(outer.get('type'))} are not supported; functions are", f"{where}/type")
+        raise ToolError(f"tools of type {brief(outer.get('type'))} are not supported, only functions", f"{where}/type")
     function: Any = outer.get("function", outer)
     if "function" in outer:
         where = f"{where}/function"
     if not isinstance(function, Mapping):
-        raise ToolError(f"a function has a name and parameters; this is {shown(function)}", where)
+        raise ToolError(f"a function must be an object with name and parameters, not {shown(function)}", where)
     strict = cast("Mapping[str, Any]", function).get("strict")
     if strict is not None and not isinstance(strict, bool):
-        raise ToolError(f"true, false or null, not {shown(strict)}", f"{where}/strict")
+        raise ToolError(f"expected true, false or null, not {shown(strict)}", f"{where}/strict")
     name = _name(cast("Mapping[str, Any]", function).get("name"), f"{where}/name")
     parameters: Any = cast("Mapping[str, Any]", function).get("parameters")
     return Tool(name, _object(parameters, f"{where}/parameters"), bool(strict), f"{where}/parameters")
@@ -148,11 +149,11 @@ def _tool(value: Any, where: str) -> Tool:
 
 def _name(name: Any, where: str) -> str:
     if not isinstance(name, str) or not name:
-        raise ToolError(f"the name of a function is a text, not {shown(name)}", where)
+        raise ToolError(f"the name of a function must be a string that is not empty, not {shown(name)}", where)
     if len(name) > LONGEST_NAME:
-        raise ToolError(f"a name of {len(name):,} characters; up to {LONGEST_NAME} are possible", where)
+        raise ToolError(f"the name has {len(name):,} characters; the limit is {LONGEST_NAME}", where)
     if lone_surrogate(name) >= 0 or not name.isprintable():
-        raise ToolError(f"{name!r} has characters that cannot be printed; use letters, digits, _ and -", where)
+        raise ToolError(f"{name!r} has unprintable characters; use letters, digits, _ and -", where)
     return name
 
 
@@ -163,11 +164,9 @@ def _object(schema: Any, where: str) -> dict[str, Any]:
     if schema is True:
         return {"type": "object"}
     if not isinstance(schema, Mapping):
-        raise ToolError(f"the JSON Schema of an object, not {shown(schema)}", where)
+        raise ToolError(f"expected the JSON Schema of an object, not {shown(schema)}", where)
     found = dict(cast("Mapping[str, Any]", schema))
     kinds = found.get("type", "object")
     if kinds != "object" and not (isinstance(kinds, list) and "object" in kinds):
-        raise ToolError(
-            f'arguments are an object, so that the type must be "object", not {brief(kinds)}', f"{where}/type"
-        )
+        raise ToolError(f'the type of arguments must be "object", not {brief(kinds)}', f"{where}/type")
     return {**found, "type": "object"}

@@ -45,7 +45,7 @@ for module, absent in {LOADED!r}:
 def test_hosts_that_are_absent_or_have_changed() -> None:
     found = interface("pytest", "pytest", "pytest 1", {"pytest": ["raises", "MonkeyPatch.setattr"]})
     assert found["raises"] is pytest.raises
-    with pytest.raises(OptionError, match=r"there is no no_such_host. pip install no-such-host; no 3 was tried"):
+    with pytest.raises(OptionError, match=r"there is no no_such_host. pip install no-such-host; no 3 was tested"):
         interface("No", "no-such-host", "no 3", {"no_such_host": ["thing"]})
     with pytest.raises(OptionError, match=r"pytest [0-9.]+ has no pytest.thing.*interface has changed. pytest 1 was"):
         interface("pytest", "pytest", "pytest 1", {"pytest": ["thing"]})
@@ -87,7 +87,7 @@ def test_versions_with_another_interface(host: str, home: str, tried: str, monke
     module = pytest.importorskip(home, reason="the host is there without what it needs")
     monkeypatch.delattr(module, NAMES[host])
     monkeypatch.delitem(sys.modules, f"trellm.adapters.{host}", raising=False)
-    with pytest.raises(OptionError, match=rf"no {home}.{NAMES[host]}[ .,].*{tried}.* was tried"):
+    with pytest.raises(OptionError, match=rf"no {home}.{NAMES[host]}[ .,].*{tried}.* was tested"):
         import_module(f"trellm.adapters.{host}")
 
 
@@ -95,5 +95,5 @@ def test_versions_with_another_interface(host: str, home: str, tried: str, monke
 def test_a_host_that_cannot_be_imported(error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broken_host.py").write_text(f"raise {error}")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(OptionError, match=r"Broken is installed, but cannot be imported: .*Broken 3 was tried"):
+    with pytest.raises(OptionError, match=r"Broken is installed, but cannot be imported: .*Broken 3 was tested"):
         interface("Broken", "broken-host", "Broken 3", {"broken_host": ["thing"]})

@@ -220,7 +220,7 @@ def test_what_goes_wrong_in_samplers(host: Any) -> None:
     sampler, chain = chain_of(host, guide)
     chain.add_greedy()
     chain.accept(host.llama.tokenize(b"x", add_bos=False)[0])
-    with pytest.raises(OptionError, match=r"which Session.* does not allow; let the GuideSampler be the first"):
+    with pytest.raises(OptionError, match=r"which Session.* does not allow; put the GuideSampler first"):
         sampler.check()
     host.llama.eval(host.llama.tokenize(b"see"))
     assert chain.sample(host.llama._ctx) in guide.vocabulary.eos_ids
@@ -236,14 +236,14 @@ def test_what_goes_wrong_in_processors(host: Any, monkeypatch: pytest.MonkeyPatc
     guide = RegexGuide("[ab]{4}", host.vocabulary)
     processor = host.adapter.GuideLogitsProcessor(guide, host.llama)
     assert len(written(host.llama, processor, temperature=0)) == 4
-    with pytest.raises(OptionError, match="come further in its text than the Llama"):
+    with pytest.raises(OptionError, match="seen more tokens than the Llama"):
         written(host.llama, processor)
-    with pytest.raises(OptionError, match="come further in its text than the Llama"):  # until it is reset
+    with pytest.raises(OptionError, match="seen more tokens than the Llama"):  # until it is reset
         written(host.llama, processor)
     processor.reset()
     assert processor.check() is False
     written(host.llama, processor)
-    with pytest.raises(OptionError, match="not the rows that this logits processor began with"):
+    with pytest.raises(OptionError, match="not those that this logits processor began with"):
         host.llama("a prompt that is much longer than all before", **options_of(processor))
     processor.reset()
     assert len(written(host.llama, processor, temperature=0)) == 4
@@ -293,7 +293,7 @@ def test_what_others_leave_nothing_of(host: Any, score: float, is_first: bool) -
 def test_what_would_bring_the_process_down(host: Any) -> None:
     guide = RegexGuide("a", host.vocabulary)
     for chain in (None, 5, "x", host.llama):
-        with pytest.raises(OptionError, match="is no chain of samplers; give a llama_sampler_p"):
+        with pytest.raises(OptionError, match="is not a chain of samplers; give a llama_sampler_p"):
             host.adapter.GuideSampler(guide, host.llama).add_to(chain)
     closed = host.load("model.gguf")
     closed.close()
@@ -310,7 +310,7 @@ def test_mistakes(host: Any, make: str) -> None:
         made(guide, host.llama, max_tokens=3)
     with pytest.raises(OptionError, match="is no guide"):
         made("[0-9]+", host.llama)
-    with pytest.raises(OptionError, match=r"'model.gguf' is no model of llama-cpp-python"):
+    with pytest.raises(OptionError, match=r"'model.gguf' is not a model of llama-cpp-python"):
         made(guide, "model.gguf")
     wide = RegexGuide("[0-9]{9}", host.adapter.vocabulary_for(host.load("wider.gguf")))
     with pytest.raises(OptionError, match="logits have 300 values, but the guide's vocabulary has 307"):

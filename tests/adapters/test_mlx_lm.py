@@ -61,7 +61,7 @@ def test_texts_are_of_the_guide_and_complete(mlx: Any) -> None:
     again = mlx.generation.generate_step(
         mlx.core.array([7, 7, 7, 7]), model, max_tokens=20, logits_processors=[processor]
     )
-    with pytest.raises(OptionError, match="not the rows that this logits processor began with"):
+    with pytest.raises(OptionError, match="not those that this logits processor began with"):
         text_of(again)
 
 

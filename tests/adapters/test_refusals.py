@@ -72,7 +72,7 @@ def test_where_nothing_is_left(network: Network, tokenizer: Any, forbidding: Any
     if others is not None:
         second = GuideLogitsProcessor(RegexGuide("[0-9]+", vocabulary))
         processors.insert(0, second if others == "second" else Fixed(others))
-    error, match = OptionError, "row 0: all tokens that the guide allows have a score of -inf.* There it wants .*"
+    error, match = OptionError, "row 0: all tokens that the guide allows have a score of -inf.* The guide expects .*"
     if others is not None and others != "second" and np.isnan(others):
         error, match = ModelError, "row 0: the model's scores have NaN for tokens that the guide allows"
     with pytest.raises(error, match=match):
@@ -86,7 +86,7 @@ def test_one_beam_of_several_may_have_nothing_left() -> None:
     prompts = np.array([[7, 7], [7, 7], [8, 8], [8, 8]])
     rows.masks(prompts, shape)
     rows.check(np.array([NONE, FINE, FINE, NONE]))
-    with pytest.raises(OptionError, match=r'row 2: all tokens .* There it wants "a" or "c"'):
+    with pytest.raises(OptionError, match=r'row 2: all tokens .* The guide expects "a" or "c"'):
         rows.check(np.array([NONE, FINE, NONE, NONE]))
     with pytest.raises(ModelError, match="row 3"):
         rows.check(np.array([FINE, FINE, FINE, NAN]))
@@ -105,14 +105,14 @@ def test_rows_that_are_none_of_those_before() -> None:
     rows = TokenRows(guide)
     for length in range(5):
         rows.masks(np.array([[7, *b"abab"[:length]]]), (1, 257))
-    with pytest.raises(OptionError, match="not the rows that this logits processor began with"):
+    with pytest.raises(OptionError, match="not those that this logits processor began with"):
         rows.masks(np.array([[7, *b"axb"]]), (1, 257))  # a prompt that goes on from the one before
     chosen = TokenRows(guide, are_chosen=True)
     chosen.masks(np.array([[7]]), (1, 257))
     with pytest.raises(OptionError, match="token 120 was chosen, which the guide does not allow"):
         chosen.masks(np.array([[7, *b"x"]]), (1, 257))
     for ids, shape in (([[7]], (2, 257)), ([7], (257,)), (np.zeros((0, 3), int), (0, 257))):
-        with pytest.raises(OptionError, match=r"these are to be \[rows, length\] and \[rows, vocabulary\]"):
+        with pytest.raises(OptionError, match=r"expected \[rows, length\] and \[rows, vocabulary\]"):
             TokenRows(guide).masks(np.array(ids), shape)
 
 
@@ -230,7 +230,7 @@ def test_rows_that_are_not_there(row: Any) -> None:
 
 def test_what_devices_and_buffers_refuse() -> None:
     for device in ("nowhere", 5):
-        with pytest.raises(OptionError, match=r"device=.*: no table of \d+ MiB can be there"):
+        with pytest.raises(OptionError, match=r"device=.*: no table of \d+ MiB can be allocated there"):
             DeviceMasks(BYTES, device)
     guide = RegexGuide("a", BYTES)
     for logits in (torch.zeros(1, 257).double(), torch.zeros(257), torch.zeros(2, 257), [0.0]):
@@ -261,7 +261,7 @@ def test_prompts_without_tokens(network: Network, tokenizer: Any) -> None:
     for sequences in (None, output[0], [[1]]):
         with pytest.raises(OptionError, match="sequences must be"):
             prompts.texts(sequences)
-    with pytest.raises(OptionError, match="is no tokenizer of transformers"):
+    with pytest.raises(OptionError, match="is not a tokenizer of transformers"):
         HealedPrompts(guide, None, ["on"])
     without = copy.deepcopy(tokenizer)
     without.bos_token = None

@@ -285,5 +285,5 @@ def test_a_version_with_another_interface(sglang: Any) -> None:
     import sys
 
     del sys.modules["trellm.adapters.sglang"], import_module(BASE).BaseGrammarObject.fill_vocab_mask_batched
-    with pytest.raises(OptionError, match=r"no .*fill_vocab_mask_batched.* SGLang 0.5.23 was tried"):
+    with pytest.raises(OptionError, match=r"no .*fill_vocab_mask_batched.* SGLang 0.5.23 was tested"):
         import_module("trellm.adapters.sglang")

@@ -205,7 +205,7 @@ def test_one_call_of_generate(network: Network, tokenizer: Any) -> None:
     processor = GuideLogitsProcessor(guide, max_new_tokens=20)
     texts = said(network(), tokenizer, processor, max_new_tokens=20)
     for prompts in (["12"], ["a", "b", "c"]):
-        with pytest.raises(OptionError, match="not the rows that this logits processor began with"):
+        with pytest.raises(OptionError, match="not those that this logits processor began with"):
             said(network(), tokenizer, processor, prompts, max_new_tokens=20)
     processor.reset()
     assert said(network(), tokenizer, processor, max_new_tokens=20) == texts
@@ -222,7 +222,7 @@ def test_mistakes(network: Network, tokenizer: Any) -> None:
         GuideLogitsProcessor(guide, max_new_tokens=0)
     with pytest.raises(OptionError, match="2 guides for 3 rows"):
         said(network(), tokenizer, GuideLogitsProcessor([guide, guide]), max_new_tokens=3)
-    with pytest.raises(OptionError, match="has no logits: give a model of transformers"):
+    with pytest.raises(OptionError, match="has no logits; give a generative model of transformers"):
         vocabulary_for(object(), tokenizer)
 
 

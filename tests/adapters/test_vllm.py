@@ -257,7 +257,7 @@ def test_requests_are_checked_beforehand(vllm: Any, monkeypatch: pytest.MonkeyPa
 def test_a_version_with_another_interface(vllm: Any) -> None:
     types = import_module(f"{MANAGER}.backend_types")
     del sys.modules["trellm.adapters.vllm"], types.StructuredOutputGrammar.fill_bitmask
-    with pytest.raises(OptionError, match=r"no .*StructuredOutputGrammar.fill_bitmask.* vLLM 0.33 was tried"):
+    with pytest.raises(OptionError, match=r"no .*StructuredOutputGrammar.fill_bitmask.* vLLM 0.33 was tested"):
         import_module("trellm.adapters.vllm")
 
 
@@ -327,9 +327,9 @@ def test_stop_tokens_within_a_budget(vllm: Any, tokenizer: Any, pattern: str, ou
     ("asked", "match"),
     [
         ({"regex": "[0-9"}, "offset 0"),
-        ({"regex": "1", "json": {}}, "with just one of json"),
-        ({"regexp": "1"}, "with just one of json"),
-        ({"regex": "1", "finish": True}, "with just one of json"),
+        ({"regex": "1", "json": {}}, "with exactly one of json"),
+        ({"regexp": "1"}, "with exactly one of json"),
+        ({"regex": "1", "finish": True}, "with exactly one of json"),
         ({"regex": "1", "complete": 1}, "complete.*True or False"),
         ({"regex": "1", "complete": True}, "needs max_tokens"),
     ],

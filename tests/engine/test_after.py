@@ -105,16 +105,16 @@ def test_the_budgets() -> None:
 
 
 def test_several_spans_and_samples() -> None:
-    with pytest.raises(OptionError, match="after= with several distinct spans"):
+    with pytest.raises(OptionError, match="after= is not supported with several distinct spans"):
         generate.extract(MODEL, "the cat sat", spans=2, after="</t>")("hm")
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"after": ""}, 'after="": the marker'),
+        ({"after": ""}, 'after="": expected the marker'),
         ({"after": 1.5}, "after=1.5: a whole number"),
-        ({"thinking": 5}, "thinking=5 without after="),
+        ({"thinking": 5}, "thinking=5 needs the marker"),
         ({"after": "x", "thinking": -1}, "thinking=-1"),
         ({"after": "a\ud800"}, "after has a lone surrogate"),
     ],
@@ -125,7 +125,7 @@ def test_mistakes(given: dict[str, Any], said: str) -> None:
 
 
 def test_what_does_not_go_with_it() -> None:
-    with pytest.raises(TypeError, match="'aftr' is no option"):
+    with pytest.raises(TypeError, match="'aftr' is not an option"):
         generate.regex(MODEL, "a", aftr="x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     with pytest.raises(OptionError, match="cannot be joined with goals"):
         generate.regex(MODEL, "a+", after="</t>")("hm", include="aa")

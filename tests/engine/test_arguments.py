@@ -151,7 +151,7 @@ def test_odd_arguments_work_or_are_refused_by_an_error_of_ours(call: str) -> Non
         (lambda: TEXT("a", seed=1.5), "seed=1.5: a whole number"),
         (lambda: TEXT("a", seed=2**64), "seed="),
         (lambda: TEXT(["a", "b"], seed=[1]), "1 seeds for 2 prompts"),
-        (lambda: TEXT(["a"] * 20, search=Sample(n=60_000)), "up to 1,048,576"),
+        (lambda: TEXT(["a"] * 20, search=Sample(n=60_000)), "limit of one call is 1,048,576"),
         (lambda: models.transformers((1, 2)), r"models\.transformers\(model, tokenizer\)"),
         (lambda: models.transformers(Odd(), torch.nn.Linear(1, 1)), "swap the two"),
         (lambda: models.transformers("./nowhere", dtype="fp16"), "'float16' is meant"),

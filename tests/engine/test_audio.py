@@ -192,7 +192,7 @@ def test_mistakes_are_told_before_generation(qwen: Any) -> None:
     text = generate.text(qwen)
     several: list[tuple[Any, dict[str, Any], str]] = [
         (["<image>", LONG], {}, "1 audio, and its text has 2 times '<image>'"),
-        ([{"role": "user", "content": [{"type": "audio", "audio": "a.wav"}]}], {}, "no data URL; give an Audio"),
+        ([{"role": "user", "content": [{"type": "audio", "audio": "a.wav"}]}], {}, "not a data URL; give an Audio"),
         ([{"role": "user", "content": [{"type": "audio"}]}], {}, "and audio, "),
         ([b"RIFF\0\0\0\0WAVE", "a"], {}, "the audio is a WAV file that is damaged"),
         ([Path("/none.wav"), "a"], {}, "the audio cannot be read"),
@@ -212,7 +212,7 @@ def test_models_that_read_no_audio_refuse_it(decoder: Any) -> None:
     for model, kinds in ((decoder("gpt2"), "texts"), (seeing, "texts and images")):
         assert not model.reads_audio
         for prompt in (["a", LONG], chat_of([LONG])):
-            with pytest.raises(OptionError, match=f"prompt 0 has audio, and .* reads {kinds} only; use a model that"):
+            with pytest.raises(OptionError, match=f"prompt 0 has audio, and .* reads only {kinds}; use a model that"):
                 generate.text(model)(prompt)
     model, processor = build("qwen2_audio")
     with pytest.raises(OptionError, match="given with its processor"):

@@ -105,7 +105,7 @@ def test_prompts_of_every_form(hugging_face: Callable[[str], Any], tokenizer: An
     assert {number for number, _ in embed.iter(["x", "the"])} == {0, 1}
     whole = tokenizer.encode("on" * 128)
     near(embed(whole), expected(network, whole))  # all of the context: nothing is to follow
-    with pytest.raises(OptionError, match=r"129 tokens; the model's context of 128 has to hold it; shorten"):
+    with pytest.raises(OptionError, match=r"129 tokens; the model's context of 128 must have room for it; shorten"):
         embed([*whole, 2])
 
 
@@ -185,7 +185,7 @@ def test_what_has_no_embedding_says_so(t5: Callable[[], Any], tokenizer: Any) ->
         models.from_function(lambda ids: [0.0, 1.0], Vocabulary([b"a", None], (1,))),
         models.transformers(t5(), tokenizer),
     ):
-        with pytest.raises(OptionError, match=r"has no embeddings: they are final hidden states"):
+        with pytest.raises(OptionError, match=r"has no embeddings; they need the final hidden states"):
             generate.embedding(model)
     with pytest.raises(OptionError, match=r"generate\.embedding: the first argument must be a model"):
         generate.embedding("llama")  # type: ignore[arg-type]
@@ -197,9 +197,9 @@ def test_what_has_no_embedding_says_so(t5: Callable[[], Any], tokenizer: Any) ->
 )
 def test_options_of_texts_are_refused(name: str, value: Any) -> None:
     embed = generate.embedding(models.small())
-    with pytest.raises(OptionError, match=rf"^{name}=.*an embedding has no text"):
+    with pytest.raises(OptionError, match=rf"^{name}=.*an embedding has no output text"):
         embed.run("x", **{name: value})
-    with pytest.raises(OptionError, match="no text that could come in pieces"):
+    with pytest.raises(OptionError, match="cannot be streamed"):
         list(embed.stream("x"))
     with pytest.raises(OptionError, match="include"):
         embed("x", include="y")

@@ -137,7 +137,7 @@ def test_mistakes() -> None:
     several = generate.extract(model, REPORT, spans=2)
     with pytest.raises(OptionError, match="both ask for several texts"):
         several("x", search=Sample(n=2))
-    with pytest.raises(OptionError, match="spans=2 takes several runs"):
+    with pytest.raises(OptionError, match="spans=2 needs several runs"):
         several.stream("x")
-    with pytest.raises(OptionError, match="spans=2 takes several runs"):
+    with pytest.raises(OptionError, match="spans=2 needs several runs"):
         generate.batch([(several, "x")])

@@ -124,7 +124,7 @@ def test_a_text_is_scored_without_one_being_written(hugging_face: Callable[[str]
     assert found.prompt_logprobs is not None and "prompt_logprobs" in repr(found)
     full = tokenizer.encode("on" * 128)  # all of the context
     assert len(text.run(full, max_tokens=0, prompt_logprobs=True).prompt_logprobs or ()) == 128
-    with pytest.raises(OptionError, match="at least one token more"):
+    with pytest.raises(OptionError, match="at least one more token"):
         text.run(full, prompt_logprobs=True)
     with pytest.raises(OptionError, match="max_tokens"):
         text.run("x", max_tokens=0)
@@ -186,13 +186,13 @@ def test_what_cannot_be_scored_says_so(t5: Callable[[], Any], tokenizer: Any) ->
     model = PagedModel()
     text = generate.text(model)
     for wrong in (0, -1, 1.5, None, "all"):
-        with pytest.raises(OptionError, match=r"prompt_logprobs=.*True for those"):
+        with pytest.raises(OptionError, match=r"prompt_logprobs=.*True for the"):
             text.run("abc", prompt_logprobs=wrong)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match=r"prompt_logprobs=2 with search=Beam"):
         text.run("abc", prompt_logprobs=2, search=Beam(2))
     with pytest.raises(OptionError, match=r"only run returns results"):
         text("abc", prompt_logprobs=2)  # type: ignore[call-arg]
-    with pytest.raises(OptionError, match=r"reads prompts apart"):
+    with pytest.raises(OptionError, match=r"is an encoder-decoder"):
         generate.text(models.transformers(t5(), tokenizer)).run("abc", prompt_logprobs=True)
 
 

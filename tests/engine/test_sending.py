@@ -138,7 +138,7 @@ def test_functions_travel_by_name_and_by_value() -> None:
 def test_a_loaded_model_does_not_travel(hugging_face: Any, tokenizer: Any) -> None:
     loaded = models.transformers(hugging_face("gpt2"), tokenizer)
     for each in (loaded, generate.regex(loaded, "a+")):
-        with pytest.raises(OptionError, match=r"made of a loaded model, whose weights do not travel; give its name"):
+        with pytest.raises(OptionError, match=r"wraps a loaded model, whose weights are not sent; give its name"):
             pickle.dumps(each)
     twin = copy.deepcopy(loaded)
     assert twin is not loaded and twin.model is not loaded.model and twin.origin is None
@@ -180,7 +180,7 @@ def test_weights_that_were_changed_since_they_were_loaded_do_not_travel(
     with torch.no_grad():
         next(loaded.model.parameters()).mul_(-0.7)
     for each in (generator, loaded, copy.copy(loaded), copy.deepcopy(loaded)):
-        with pytest.raises(OptionError, match=r"were changed since it was loaded, and do not travel; save it"):
+        with pytest.raises(OptionError, match=r"were changed since it was loaded, and are not sent; save it"):
             pickle.dumps(each)
     arrived: Any = pickle.loads(data)
     assert arrived(PROMPT, max_tokens=4) == text and arrived.model is not loaded

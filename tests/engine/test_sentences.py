@@ -169,7 +169,7 @@ def test_when_it_is_asked_for() -> None:
         lambda: generate.json(answering("1"), True, frame="sentence"),
         lambda: generate.text(answering("1"), frame="sentence"),
     ):
-        with pytest.raises(OptionError, match='frame="sentence" is for choices'):
+        with pytest.raises(OptionError, match='frame="sentence" needs a choice'):
             wrong()
     with pytest.raises(OptionError, match="the empty text"):
         generate.regex(answering("1"), "[0-9]*", frame="sentence")
@@ -191,7 +191,7 @@ def test_reasoning() -> None:
     assert generate.choice(endless, ["yes", "no"], frame="reasoning")(CHAT, max_tokens=3) in ("yes", "no")
     talkative = generate.choice(answering("yes " + "well\n" * 400), ["yes", "no"], frame="reasoning")
     assert talkative.run(CHAT).value == "yes", "what is cut off at its budget has its answer"
-    with pytest.raises(OptionError, match='frame="reasoning" is for choices'):
+    with pytest.raises(OptionError, match='frame="reasoning" needs a choice'):
         generate.json(answering("1"), True, frame="reasoning")
 
 

@@ -68,7 +68,9 @@ MAKERS: dict[str, Callable[[Vocabulary], Guide]] = {
     "read grammar": lambda v: CFGGuide(parse_lark('start: "a" start | /[0-9]+/'), v),
     "syntax": lambda v: RegularGuide(parse("([ab]|12){2,5}é"), v),
     "table": lambda v: RegularGuide(Table(np.full((1, 256), 0, np.int32), np.array([True])), v),
-    "what is left": lambda v: what_is_left(SubstringGuide("the cab is here, the tab is there", v, none_text="no")),
+    "the rest of Python's stack": lambda v: what_is_left(
+        SubstringGuide("the cab is here, the tab is there", v, none_text="no")
+    ),
     "quotation": lambda v: SubstringGuide(["the cab", "is here"], v, boundary="character", max_chars=8, none_text="no"),
     "aligned": lambda v: AlignedGuide(RegexGuide("[0-9]{2}", v), b"ab", counts_tail=False),
     "goals": lambda v: GoalGuide(RegexGuide("[a-c ]{0,9}", v), ["ab", "c"]),

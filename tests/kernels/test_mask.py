@@ -90,7 +90,7 @@ ROWS = np.zeros(2, np.int32)
         (ValueError, "masks: 3 masks for 2 rows", (GOOD, np.zeros((3, 2), np.uint32))),
         (ValueError, "rows: 3 row numbers for 2 rows", (GOOD, MASKS, np.zeros(3, np.int32))),
         (ValueError, r"rows: shape \(2, 1\)", (GOOD, MASKS, ROWS[:, None])),
-        (ValueError, "rows: row numbers were given without", (GOOD, None, ROWS)),
+        (ValueError, "rows: row numbers need masks", (GOOD, None, ROWS)),
         (ValueError, "rows: mask row 2 is not in the table of 2 rows", (GOOD, MASKS, ROWS + 2)),
         (ValueError, "rows: mask row -2", (GOOD, MASKS, ROWS - 2)),
         (ValueError, "size: the vocabulary has 41 tokens", (GOOD, MASKS, ROWS, 41)),
@@ -121,7 +121,7 @@ def test_a_read_only_array_is_not_masked() -> None:
     [
         (r"mask: shape \(2, 2\)", MASKS, None),
         ("mask: 65 tokens need 3 words, this mask has 2", MASKS[0], 65),
-        ("side by side", np.zeros(4, np.uint32)[::2], None),
+        ("must be contiguous", np.zeros(4, np.uint32)[::2], None),
     ],
 )
 def test_a_wrong_single_mask_is_refused(message, mask, size) -> None:

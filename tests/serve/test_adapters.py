@@ -82,15 +82,15 @@ def test_they_are_listed(adapted: Running) -> None:
 
 
 def test_the_name_of_the_model_is_no_adapters(model: Any) -> None:
-    with pytest.raises(OptionError, match="adapter 'sql' has a name of the model"):
+    with pytest.raises(OptionError, match="adapter 'sql' has the name of a model"):
         application(model, Settings(name="sql"))
 
 
 def test_the_option(capsys: pytest.CaptureFixture[str]) -> None:
     for given, words in (
-        (["a"], "a name and a place"),
+        (["a"], "expected NAME=PLACE"),
         (["a=b", "a=c"], "each name once"),
-        (["a=b"], "that are named"),
+        (["a=b"], "that is named"),
     ):
         options = [part for each in given for part in ("--lora-modules", each)]
         assert main(["serve", *options]) == 2

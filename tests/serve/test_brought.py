@@ -178,7 +178,7 @@ def test_functions(server: Running) -> None:
         {"role": "function", "name": "paint", "content": "done"},
     ]
     assert client.create(model="small", messages=followed, functions=functions, function_call="none", max_tokens=4)
-    with pytest.raises(openai.BadRequestError, match="functions and tools are the same"):
+    with pytest.raises(openai.BadRequestError, match="functions are the older form of tools"):
         client.create(
             model="small", messages=ASKED, functions=functions, tools=[{"type": "function", "function": functions[0]}]
         )

@@ -230,9 +230,9 @@ def test_ray_is_begun_for_this_machine_alone_with_room_for_a_door(begin: Ray, op
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"replicas": 3}, "1 CPUs for each of 3 replicas and 0.5 for each of 1 doors are 3.5, and there are 3"),
+        ({"replicas": 3}, "1 CPUs for each of 3 replicas and 0.5 for each of 1 routers are 3.5, but Ray has 3"),
         ({"replicas": 2, "cpus": 8}, "8 CPUs for each of 2 replicas"),
-        ({"gpus": 1}, "1 GPUs for each of 1 replicas are 1, and there are 0"),
+        ({"gpus": 1}, "1 GPUs for each of 1 replicas are 1, but Ray has 0"),
     ],
 )
 def test_what_this_machine_has_too_little_of_is_said_and_nothing_waits_for_it(
@@ -383,12 +383,12 @@ def test_models_are_said_here_and_loaded_there(model: Any) -> None:
     assert described("Qwen/Qwen3-8B", weights="q8").arguments["weights"] == "q8"
     assert described("Qwen/Qwen3-8B", kv_cache_dtype="float16").arguments["kv_cache_dtype"] == "float16"
     assert described(None).loader is models.small
-    with pytest.raises(OptionError, match="weights= are for a model that is given by its name"):
+    with pytest.raises(OptionError, match="weights= need a model that is given by its name"):
         described(None, weights="q8")
-    for wrong, said in ((3, "a name or a folder"), (model, "given by its name")):
+    for wrong, said in ((3, "a name or folder"), (model, "given by its name")):
         with pytest.raises(OptionError, match=said):
             described(wrong, device=None if wrong == 3 else "cpu")
-    with pytest.raises(OptionError, match="returned 3"):
+    with pytest.raises(OptionError, match="must return a trellm model, not 3"):
         loaded(lambda: 3)
 
 
@@ -478,7 +478,7 @@ def test_a_row_that_cannot_be_used_is_an_error_of_its_own(model: Any) -> None:
 
 def test_wrong_columns_and_options(model: Any) -> None:
     made = public.Generate(generate.text(model), "question")
-    for batch, said in (({"prompt": []}, "none of this name"), ({"question": [], "text": []}, "'text'")):
+    for batch, said in (({"prompt": []}, "no column of this name"), ({"question": [], "text": []}, "'text'")):
         with pytest.raises(OptionError, match=said):
             made(batch)
     with pytest.raises(OptionError, match="rename it"):

@@ -68,7 +68,7 @@ def test_names_that_stand_twice(server: Running) -> None:
         b'{"model": "small", "prompt": "a", "guided_json": "{\\"type\\": \\"string\\", \\"type\\": \\"null\\"}"}',
     ):
         error = server.error("/v1/completions", body)
-        assert error["code"] == "invalid_json" and "stands twice" in error["message"]
+        assert error["code"] == "invalid_json" and "duplicate name" in error["message"]
     error = server.error("/v1/completions", SMALL | {"logit_bias": {"1": 1, "01": 2}})
     assert error["param"] == "logit_bias.01"
 

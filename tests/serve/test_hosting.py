@@ -232,7 +232,7 @@ def test_a_model_for_which_there_is_never_room(size: int) -> None:
     with serving(sources, size + size // 2) as server:
         for _ in range(2):
             error = server.error("/v1/completions", {**RUN, "model": "b"}, 507)
-            assert error["code"] == "insufficient_memory" and "of models that stay" in error["message"]
+            assert error["code"] == "insufficient_memory" and "of models that are never unloaded" in error["message"]
         assert text(server, "a") == alone(1) and sources["b"].loads == 1, "its size is known now"
     until(lambda: gc.collect() >= 0 and sources["b"].alive == 0)
     app = application(tiny(1), Settings(name="a"), memory=POOL, memory_budget=size // 2)
@@ -319,7 +319,7 @@ def test_names_are_given_once() -> None:
         application(tiny(1), Settings(name="a"), others=[ServedModel(name="a", model=Source(2))])
     with pytest.raises(OptionError, match="a model, or a function"):
         ServedModel(name="a", model=3)  # type: ignore[arg-type]
-    with pytest.raises(OptionError, match="what clients call"):
+    with pytest.raises(OptionError, match="by which clients request"):
         ServedModel(name="", model=Source(1))
 
 
@@ -328,12 +328,12 @@ def test_names_are_given_once() -> None:
     [
         (["small", "small"], "'small' is given twice"),
         (["--memory-budget", "1MiB"], "trellm: the model 'small' takes 13.7 MiB"),
-        (["=small"], "a name and a model"),
+        (["=small"], "expected MODEL or NAME=MODEL"),
         (["a=small", "--name", "b"], "both name the first model"),
-        (["small", "b=small", "--ray"], "its replicas have one model"),
-        (["--memory-budget", "1GiB", "--ray"], "its replicas have one model"),
-        (["small", "b=org/model", "--lora-modules", "sql=x"], "say of which model it is"),
-        (["small", "b=org/model", "--lora-modules", '{"name": "sql"}'], "texts name, path and base_model_name"),
+        (["small", "b=small", "--ray"], "--ray serves one model"),
+        (["--memory-budget", "1GiB", "--ray"], "--ray serves one model"),
+        (["small", "b=org/model", "--lora-modules", "sql=x"], "JSON with the adapter's model"),
+        (["small", "b=org/model", "--lora-modules", '{"name": "sql"}'], "the strings name, path and base_model_name"),
         (
             ["small", "b=org/model", "--lora-modules", '{"name": "sql", "path": "x", "base_model_name": "c"}'],
             "there is no model 'c'",

@@ -336,7 +336,7 @@ def test_the_responses_used_last_are_kept() -> None:
     assert short.keep(made[0], [], 100) and not short.keep(made[1], [{"text": "a" * 100}], 100)
     none = KeptResponses(0)
     none.keep(made[0], [], 1 << 20)
-    with pytest.raises(ApiError, match="keeps none"):
+    with pytest.raises(ApiError, match="keeps no responses"):
         none.response("resp_0")
 
 

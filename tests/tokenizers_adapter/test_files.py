@@ -116,7 +116,7 @@ def test_damaged_gguf(tmp_path: Path, cut: int) -> None:
     path = gguf(tmp_path, *vocabulary_fields("gpt2", ["a", "b", "<e>"], [1, 1, 3], eos=2))
     whole = path.read_bytes()
     path.write_bytes(whole[:cut])
-    with pytest.raises(VocabularyError, match=r"is damaged|is no tokenizer.json|kind None|names no end"):
+    with pytest.raises(VocabularyError, match=r"is damaged|is not a valid tokenizer.json|kind None|names no end"):
         Vocabulary.from_tokenizer(path)
     path.write_bytes(whole[:cut] + b"\xff" * 12 + whole[cut + 12 :])
     with suppress(VocabularyError):  # what is in names and numbers may be anything; but nothing else is raised
@@ -126,12 +126,18 @@ def test_damaged_gguf(tmp_path: Path, cut: int) -> None:
 @pytest.mark.parametrize(
     ("fields", "match"),
     [
-        (vocabulary_fields("rwkv", ["a"], [1]), "of the kind 'rwkv', and gpt2, llama"),
-        (vocabulary_fields("gpt2", ["a"], [1, 1]), "1 tokens, and kinds of 2"),
+        (vocabulary_fields("rwkv", ["a"], [1]), "of the unsupported kind 'rwkv'; supported are gpt2, llama"),
+        (vocabulary_fields("gpt2", ["a"], [1, 1]), "1 tokens, but token types of 2"),
         (vocabulary_fields("gpt2", ["a"], [1]), "eos_ids="),
         ([("general.architecture", TEXT, "llama")], "kind None"),
-        ([*vocabulary_fields("gpt2", ["a"], [1])[:4], ("tokenizer.ggml.token_type", TEXT, "x")], "that are no numbers"),
-        ([("tokenizer.ggml.model", UINT, 1), ("tokenizer.ggml.tokens", ARRAY, (INT, [7]))], "of the kind 1"),
+        (
+            [*vocabulary_fields("gpt2", ["a"], [1])[:4], ("tokenizer.ggml.token_type", TEXT, "x")],
+            "that are not integers",
+        ),
+        (
+            [("tokenizer.ggml.model", UINT, 1), ("tokenizer.ggml.tokens", ARRAY, (INT, [7]))],
+            "of the unsupported kind 1",
+        ),
     ],
 )
 def test_gguf_without_what_is_needed(tmp_path: Path, fields: list[Field], match: str) -> None:
@@ -160,13 +166,13 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         ("d.json", '{"vocab": 1, "config": 2}'),
     ):
         (tmp_path / path).write_text(content)
-        with pytest.raises(VocabularyError, match=r"that can be read"):
+        with pytest.raises(VocabularyError, match=r"is not a valid"):
             Vocabulary.from_tokenizer(tmp_path / path)
     (tmp_path / "e.json").write_text('{"model": {"type": "none"}}')
     with pytest.raises(VocabularyError, match="cannot be read"):
         Vocabulary.from_tokenizer(tmp_path / "e.json")
     for path in (tmp_path / "absent", tmp_path, "gpt2"):
-        with pytest.raises(VocabularyError, match=r"is no file with a vocabulary; give a tokenizer.json"):
+        with pytest.raises(VocabularyError, match=r"is not a file with a vocabulary; give a tokenizer.json"):
             Vocabulary.from_tokenizer(path)
     (tmp_path / "tokenizer_config.json").write_text("{")
     (tmp_path / "tokenizer.json").write_text(Tokenizer(import_module("tokenizers.models").BPE({"a": 0}, [])).to_str())
@@ -195,7 +201,7 @@ def test_a_tekken_file_with_what_are_no_bytes(tmp_path: Path) -> None:
     config = {"default_vocab_size": 4, "default_num_special_tokens": 3}
     path = tmp_path / "tekken.json"
     path.write_text(json.dumps({"config": config, "vocab": [{"rank": 0, "token_bytes": "!!!!"}]}))
-    with pytest.raises(VocabularyError, match=r"is no tekken\.json that can be read"):
+    with pytest.raises(VocabularyError, match=r"is not a valid tekken\.json"):
         Vocabulary.from_tokenizer(path)
 
 

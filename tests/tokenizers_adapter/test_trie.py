@@ -126,5 +126,5 @@ def test_a_token_of_a_million_bytes() -> None:
 
 def test_too_many_nodes() -> None:
     tokens = [number.to_bytes(2, "big") + bytes(1000) for number in range(5000)]
-    with pytest.raises(LimitError, match="different beginnings"):
+    with pytest.raises(LimitError, match="different prefixes"):
         Trie.build(tokens)

@@ -102,7 +102,7 @@ def _end_of_json(text: str, begin: int) -> int:
     except json.JSONDecodeError as error:
         raise GrammarError(f"this is no JSON: {error.msg}", text, min(error.pos, len(text))) from None
     except RecursionError:
-        raise LimitError("JSON in the grammar is nested too deep for Python to read it; bound its depth") from None
+        raise LimitError("JSON in the grammar is nested too deep for Python's parser; bound its depth") from None
     spend(end - begin)
     return end
 
@@ -120,7 +120,7 @@ def _complaint(text: str, offset: int) -> str:
     if found == "@":
         return "a grammar cannot refer to others; write their rules here, and schemas as %json {...}"
     if text.startswith("::=", offset):
-        return "'::=' is GBNF's; Lark has ':' behind the name of a rule. Read GBNF with syntax='gbnf'"
+        return "'::=' is GBNF's; Lark has ':' after the name of a rule. Read GBNF with syntax='gbnf'"
     if found == ":":
         return "rules have no numbers as parameters; write a rule for each, or a template such as list{item}"
     return f"unexpected character {found!r}; expected a rule, a terminal, a literal or an operator"
@@ -270,11 +270,13 @@ class _Parser:
         token = self.next()
         options: Any = json.loads(token.text, parse_int=float)
         if not isinstance(options, dict):
-            raise GrammarError("the options of %llguidance are a JSON object", self.text, token.offset)
+            raise GrammarError("the options of %llguidance must be a JSON object", self.text, token.offset)
         for name, value in cast("dict[str, Any]", options).items():
             if name not in _OPTIONS or _OPTIONS[name] not in (None, value):
                 known = ", ".join(_OPTIONS)
-                reason = f"%llguidance with {name!r} as {json.dumps(value)} is not supported: grammars mean one thing"
+                reason = (
+                    f"%llguidance with {name!r} as {json.dumps(value)} is not supported: it would change the language"
+                )
                 raise GrammarError(f"{reason}; leave it out. The options are {known}", self.text, token.offset)
 
     def definition(self, how: str) -> Definition:
@@ -292,9 +294,7 @@ class _Parser:
             self.take("number", "a priority (a whole number) after '.'")
         ending, captures = self.attributes(name) if self.mark("[") and not name.is_terminal else (None, {})
         if self.token.kind in ("rule", "terminal") and self.token.offset == name.offset + len(name.name):
-            reason = (
-                f"names are in lower case, of rules, or in upper case, of terminals; {name.name!r} goes on otherwise"
-            )
+            reason = f"names of rules are in lower case, of terminals in upper case; {name.name!r} mixes both"
             raise GrammarError(reason, self.text, name.offset)
         self.skip(":", f"':' after {name.name!r}")
         body = self.expansions(repr(name.name), terminal=name.is_terminal or ending is not None)
@@ -311,7 +311,11 @@ class _Parser:
                 raise GrammarError(refused_attribute(token.text), self.text, token.offset)
             is_capture, is_known = token.text.endswith("capture"), token.text in _ATTRIBUTES
             if not is_known or (token.text in captures if is_capture else found is not None):
-                reason = "a rule ends in one way, with one capture" if is_known else f"{token.text!r} is no attribute"
+                reason = (
+                    "a rule has at most one attribute that ends it, and each capture once"
+                    if is_known
+                    else f"{token.text!r} is no attribute"
+                )
                 raise GrammarError(f"{reason}; give one of {', '.join(_ATTRIBUTES)}", self.text, token.offset)
             if is_capture:
                 has_own = token.text == "capture" and not self.mark("=")
@@ -325,7 +329,7 @@ class _Parser:
             if not self.mark(",", "]"):
                 self.fail("',' or ']'")
         if "stop_capture" in captures and (found is None or found.mark is None):
-            reason = "stop_capture is for a rule with suffix= or stop=, whose text it reports"
+            reason = "stop_capture needs suffix= or stop=, whose text it reports"
             raise GrammarError(reason, self.text, name.offset)
         self.at += 1
         return found, captures
@@ -421,7 +425,7 @@ class _Parser:
         """Parse `&` (intersection) or `~` (complement)."""
         token = self.next()
         if not terminal:
-            reason = "'&' is for terminals, which are regular; let upper case names stand for what it joins"
+            reason = "'&' needs terminals; define its operands as terminals, in upper case"
             raise GrammarError(reason, self.text, token.offset)
         if token.text == "&":
             group.close_operand()
@@ -433,7 +437,7 @@ class _Parser:
 
     def alias(self, terminal: bool) -> None:
         if terminal:
-            raise GrammarError("a terminal has no aliases; '->' is for rules", self.text, self.token.offset)
+            raise GrammarError("a terminal has no aliases; only rules have '->'", self.text, self.token.offset)
         self.at += 1
         self.take("rule", "an alias (a lower case name) after '->'")
         if not (self.token.kind in ("line", "or_line") or self.mark("|", ")", "]")):

@@ -51,7 +51,7 @@ def parse_lark(
     text = grammar_text(text)
     check_options(start, max_rules=max_rules, max_depth=max_depth)
     if contexts is not None and not isinstance(contexts, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise OptionError(f"contexts={brief(contexts)}: texts by name, such as contexts={{'report': report}}")
+        raise OptionError(f"contexts={brief(contexts)}: expected texts by name, such as contexts={{'report': report}}")
     quotes = {name: Quote.of(context) for name, context in (contexts or {}).items()}
     grammar = _Builder(text, Names(text, parse_statements(text, max_depth)), max_rules, quotes).build(start)
     check(grammar)
@@ -166,7 +166,7 @@ class Templates:
     def _instance(self, call: TemplateCall, arguments: Arguments) -> Name:
         template = arguments.get(call.name.name, call.name)
         if not isinstance(template, Name) or template.name in self._generated:
-            raise GrammarError(f"{call.name.name!r} does not stand for a template", self.text, call.name.offset)
+            raise GrammarError(f"{call.name.name!r} is not a template", self.text, call.name.offset)
         definition = self.names.lookup(template)
         if len(definition.parameters) != len(call.arguments):
             raise self._wrong_number(definition, len(call.arguments), call.name)

@@ -140,7 +140,7 @@ class Terminals:
             raise GrammarError(reason, self.text, ending.offset)
         if ending.how == "stop":
             if not isinstance(mark, Literal):
-                reason = "what a rule stops at is a text in quotes, in one case; a pattern may be its suffix="
+                reason = "stop= needs a text in quotes without ignored case; for a pattern use suffix="
                 raise GrammarError(reason, self.text, ending.offset)
             stop = mark.data.decode()
         return shortest(self._regular(series([whole, mark]), ending.offset), stop)
@@ -148,10 +148,10 @@ class Terminals:
     def _leaf(self, leaf: Value) -> Node:
         match leaf:
             case Inline("%json"):
-                reason = "the values of a schema are no terminal, which is regular; write %json {...} in a rule"
+                reason = "a schema is not regular, as terminals are; write %json {...} in a rule"
                 raise GrammarError(reason, self.text, leaf.offset)
             case Special():
-                reason = "a special token is no part of a terminal, which is text; write it in a rule"
+                reason = "a special token cannot be part of a terminal, which is text; write it in a rule"
                 raise GrammarError(reason, self.text, leaf.offset)
             case Name() | TemplateCall():
                 return Reference(self._terminal(leaf).name)
@@ -176,8 +176,8 @@ class Terminals:
 
     def _expanded(self, name: str, offset: int) -> Node:
         if name in self.parts:
-            reason = f"{name} cannot be a part of what ends as soon as it can, nor stand beside & or ~"
-            raise GrammarError(f"{reason}; say what it may be by a regular expression", self.text, offset)
+            reason = f"{name} cannot be used in a rule that ends by an attribute, nor with & or ~"
+            raise GrammarError(f"{reason}; use a regular expression instead", self.text, offset)
         if name not in self._whole:
             self._whole[name] = self._regular(self.nodes[name], offset)
         return self._whole[name]
@@ -254,7 +254,7 @@ def pieces_of(pattern: Inline, grammar: str) -> list[str]:
         case _:
             raise GrammarError(_NO_SUBSTRING, grammar, pattern.offset)
     if lone_surrogate("".join(pieces)) >= 0:
-        raise GrammarError("a lone surrogate is no character of UTF-8", grammar, pattern.offset)
+        raise GrammarError("a lone surrogate is not a character of UTF-8", grammar, pattern.offset)
     return [piece for piece in pieces if piece]
 
 
@@ -268,7 +268,7 @@ def _words(text: str) -> list[str]:
 def _one_character(literal: LiteralText, grammar: str) -> int:
     text = _unescape(literal, grammar)
     if len(text) != 1 or literal.source.endswith("i"):
-        raise GrammarError("a range goes from one character to another, without suffix", grammar, literal.offset)
+        raise GrammarError("a range must go from one character to another, without suffix", grammar, literal.offset)
     return ord(text)
 
 
@@ -417,6 +417,6 @@ def _lazy(repeat: str) -> str:
 
 def _beyond(what: str) -> str:
     return (
-        f"{what} looks beyond the text of the terminal, where a grammar has no say; "
-        "leave it out: a regular expression matches from end to end"
+        f"{what} looks beyond the text of the terminal, which is not supported; leave it out: a regular expression "
+        "matches the whole terminal"
     )

@@ -135,7 +135,7 @@ def test_beams_have_the_scores_in_their_last_piece_and_handles_give_them_too() -
 
 @pytest.mark.parametrize("wrong", [0, -1, 1001, 2.0, "5", None, math.nan, [5]])
 def test_numbers_of_tokens_that_are_refused(wrong: Any) -> None:
-    with pytest.raises(OptionError, match="True for those of the chosen tokens, or a whole number from 1 to 1,000"):
+    with pytest.raises(OptionError, match="expected True for the chosen tokens, or a whole number from 1 to 1,000"):
         generate.text(letters_model()).run("a", max_tokens=2, logprobs=wrong)
 
 

@@ -155,7 +155,7 @@ def test_texts_name_the_tokens_that_spell_them(decoder: Callable[..., Any]) -> N
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"bias": {99: 1.0}}, "99 is not a token id; they go from 0 to 5"),
+        ({"bias": {99: 1.0}}, "99 is not a token id; ids are 0 to 5"),
         ({"bias": {"ab": 1.0}}, "'ab' is not one token"),
         ({"bias": {"": 1.0}}, "is no token"),
         ({"bias": {0: 1.0, "a": 2.0}}, "0 and 'a' are both token 0"),

@@ -59,8 +59,8 @@ def test_integers_gradients_and_half_precision_are_logits() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda logits: None, "NoneType in place of a tensor"),
-        (lambda logits: logits.numpy(), "ndarray in place of a tensor"),
+        (lambda logits: None, "NoneType instead of a tensor"),
+        (lambda logits: logits.numpy(), "ndarray instead of a tensor"),
         (lambda logits: logits[:, :-1], r"shape \(1, 5\); expected \(1, 6\)"),
         (lambda logits: logits[0], r"shape \(6,\)"),
         (lambda logits: logits.to("meta"), "meta"),

@@ -189,7 +189,7 @@ def test_what_is_read_before_a_rejection_leaves_nothing(eager: list[int]) -> Non
     ("draft", "said"),
     [
         (models.from_function(lambda ids: [0.0] * 6, OTHER_VOCABULARY), "another vocabulary"),
-        (PagedModel(state_bytes=8), "cannot take back"),
+        (PagedModel(state_bytes=8), "cannot roll back"),
         ("small", "True, False, or a smaller model"),
         (1, "True, False, or a smaller model"),
     ],
@@ -200,9 +200,9 @@ def test_drafts_that_cannot_be(draft: Any, said: str) -> None:
 
 
 def test_models_and_searches_that_read_no_guesses() -> None:
-    with pytest.raises(OptionError, match="beams read no guesses"):
+    with pytest.raises(OptionError, match="beam search reads no drafts"):
         generate.text(PagedModel(reads_drafts=True))("abc", draft=PagedModel(), search=Beam(2))
-    with pytest.raises(OptionError, match="one token after the other"):
+    with pytest.raises(OptionError, match="does not support drafts"):
         generate.text(PagedModel())("abc", draft=PagedModel())
 
 

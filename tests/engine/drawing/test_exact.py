@@ -258,7 +258,7 @@ def test_a_mass_that_is_too_small_ends_with_its_estimate() -> None:
 
 def test_what_the_model_never_says() -> None:
     model = models.from_function(lambda ids: [0.0, -math.inf, 0.0, 0.0], ENDS)
-    with pytest.raises(SamplingError, match="probability 0, or one too small"):
+    with pytest.raises(SamplingError, match="is 0, or too small"):
         generate.regex(model, "a?b")([0], search=Exact(), max_tokens=4)
 
 

@@ -213,7 +213,7 @@ def test_what_the_encoder_makes_of_a_prompt_counts(
     thresholds(monkeypatch, memory_worth_checking=1)
     monkeypatch.setattr(engines, "free_bytes", lambda device: enough)
     assert Generator(model)("on" * 10, max_tokens=3) is not None
-    with pytest.raises(OptionError, match=r"1 beams and the prompt of \d+ tokens, encoded, take"):
+    with pytest.raises(OptionError, match=r"1 beams and the encoded prompt of \d+ tokens take"):
         Generator(model)("on" * 30, max_tokens=3)
 
 

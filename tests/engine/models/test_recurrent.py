@@ -249,7 +249,9 @@ def test_the_model_is_as_it_was(tokenizer: Any) -> None:
 def test_memory_without_room_for_states_is_refused(tokenizer: Any) -> None:
     for name in ("mamba2", "bamba"):
         model = models.transformers(build(name), tokenizer)
-        with pytest.raises(OptionError, match=f"the state of a text of this model takes {model.state_bytes} bytes"):
+        with pytest.raises(
+            OptionError, match=f"too small for the state of one sequence, which takes {model.state_bytes} bytes"
+        ):
             Engine(model, memory=model.state_bytes - 1)
         with Engine(model, memory=model.state_bytes * 4 + model.block_bytes * 9) as engine:
             with pytest.raises(OptionError, match=r"5 beams take .* for their states"):

@@ -56,7 +56,7 @@ def test_an_encoder_has_something_to_read(t5: Callable[[], Any], tokenizer: Any)
     model = models.transformers(t5(), tokenizer)
     assert tokenizer.encode("") == []
     for search in SEARCHES:
-        with pytest.raises(OptionError, match=r"prompt 1 is empty, .* encoder has nothing to read"):
+        with pytest.raises(OptionError, match=r"prompt 1 is empty, .* encoder has no input"):
             generate.text(model)(["the", ""], search=search, max_tokens=3)
 
 

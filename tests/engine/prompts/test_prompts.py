@@ -222,7 +222,7 @@ def test_what_has_no_end_is_refused(listening: Listening) -> None:
         wide = [wide, wide]
     round_about: dict[str, Any] = {**TOOL}
     round_about["itself"] = [round_about]
-    for given, said in ((round_about, "holds itself"), ({**TOOL, "wide": wide}, "has more than 1,048,576 values")):
+    for given, said in ((round_about, "contains itself"), ({**TOOL, "wide": wide}, "has more than 1,048,576 values")):
         with pytest.raises(OptionError, match=f"tools, item 0 {said}"):
             listening.reads(HELLO, tools=[given])
         with pytest.raises(OptionError, match=f"the prompt, message 0 {said}"):
@@ -237,12 +237,12 @@ def test_a_template_that_knows_no_tools(chatty: Any) -> None:
     plain.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
     listening = Listening(plain)
     for options in ({"tools": [TOOL]}, {"documents": [{"text": "a"}]}):
-        with pytest.raises(OptionError, match="the chat template of the model's tokenizer writes nothing of them"):
+        with pytest.raises(OptionError, match="the chat template of the model's tokenizer ignores them"):
             listening.reads(HELLO, **options)
 
 
 def test_tools_are_for_chats(listening: Listening) -> None:
-    with pytest.raises(OptionError, match=r"tools= is for chats.*; prompt 1 is no list of messages"):
+    with pytest.raises(OptionError, match=r"tools= needs a chat.*; prompt 1 is not a list of messages"):
         listening.reads([HELLO, "a"], tools=[TOOL])
 
 

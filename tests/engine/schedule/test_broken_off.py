@@ -86,7 +86,7 @@ def test_a_step_that_waits_for_its_own_engine_is_refused(is_started: bool) -> No
     engine, generator = Engine(model), generate.text(model)
     with engine.start() if is_started else engine:
         assert len(engine.submit(generator, "a", max_tokens=4, min_tokens=4).result().token_ids) == 4
-        assert len(refused) == 2 and "this engine's steps" in refused[0]
+        assert len(refused) == 2 and "the engine's steps" in refused[0]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked here")
@@ -107,7 +107,7 @@ def test_a_forked_process_takes_the_steps_that_a_thread_took() -> None:
 def test_what_is_drawn_again_is_no_stream() -> None:
     model = PagedModel()
     handle = Engine(model).submit(generate.text(model), "ab", max_tokens=4, search=Sample(), retries=1)
-    with pytest.raises(OptionError, match="take result"):
+    with pytest.raises(OptionError, match="use result"):
         next(handle.pieces())
 
 

@@ -275,7 +275,10 @@ def test_a_device_keeps_its_chunk_unless_a_gap_is_asked_for(monkeypatch: pytest.
         ({"max_gap_ms": float("inf")}, "max_gap_ms=inf: a number of milliseconds above 0"),
         ({"max_gap_ms": "100"}, "max_gap_ms='100': a number of milliseconds above 0"),
         ({"max_gap_ms": True}, "max_gap_ms=True: a number of milliseconds above 0"),
-        ({"chunk": 64, "max_gap_ms": 50}, "chunk=64 with max_gap_ms=50: both say how much .* give one of them"),
+        (
+            {"chunk": 64, "max_gap_ms": 50},
+            "chunk=64 with max_gap_ms=50: both bound the prompt tokens .* give one of them",
+        ),
     ],
 )
 def test_a_gap_that_cannot_be_is_refused(options: dict[str, Any], message: str) -> None:

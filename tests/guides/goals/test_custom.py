@@ -123,8 +123,8 @@ def test_a_stop_string_leaves_it_unmet_and_names_it() -> None:
 @pytest.mark.parametrize(
     ("name", "error", "said"),
     [
-        ("pair", OptionError, "no pair of arrays"),
-        ("none", OptionError, "no pair of arrays"),
+        ("pair", OptionError, "not a pair of arrays"),
+        ("none", OptionError, "not a pair of arrays"),
         ("columns", OptionError, r"not int64\[1, 255\]"),
         ("floats", OptionError, r"not float64\[1, 256\]"),
         ("outside", OptionError, "below the number of states"),
@@ -149,7 +149,7 @@ def test_where_it_may_stand() -> None:
     goal = Remainder(3, 1)
     assert goals_of([goal, AllOf("a", goal)]) == (goal, *goals_of("a"))
     for made in (AnyOf, Template):
-        with pytest.raises(OptionError, match="cannot stand inside"):
+        with pytest.raises(OptionError, match="cannot be inside"):
             made("a", goal)
     with pytest.raises(OptionError, match="cannot be hashed"):
         goals_of(Unhashable(3, 1))

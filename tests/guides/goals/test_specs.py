@@ -23,7 +23,7 @@ from .support import goals_of
         (lambda: AnyOf("a", ""), "empty phrase"),
         (lambda: Ordered(), r"Ordered\(\) is empty"),
         (lambda: AllOf(), r"AllOf\(\) is empty"),
-        (lambda: Ordered("a", AllOf("b", "c")), r"AllOf\('b', 'c'\) cannot stand inside Ordered"),
+        (lambda: Ordered("a", AllOf("b", "c")), r"AllOf\('b', 'c'\) cannot be inside Ordered"),
         (lambda: Template(..., ...), r"Template\(..., ...\) has no literal part"),
         (lambda: Template(), "no literal part"),
         (lambda: Template("a", ...), "ends with a gap"),
@@ -31,7 +31,7 @@ from .support import goals_of
         (lambda: Gap(min_words=-1), "min_words=-1"),
         (lambda: Gap(max_words=1.5), "max_words=1.5"),  # type: ignore[arg-type]
         (lambda: Gap(min_words=2, max_words=1), "max_words is less than min_words"),
-        (lambda: Gap(min_words=3, max_chars=4), "cannot be that many words"),
+        (lambda: Gap(min_words=3, max_chars=4), "max_chars is too small"),
         (lambda: goals_of([["scream", "screams"]]), r"one of several is AnyOf\(...\)"),
         (lambda: goals_of([5, 6]), r"Phrase\(\[5, 6\]\)"),
         (lambda: goals_of([None]), r"None \(NoneType\) is no goal"),

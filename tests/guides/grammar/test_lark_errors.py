@@ -10,7 +10,7 @@ SYNTAX = [
     ("start: 'a'", 1, 8, "double quotes"),
     ("start: /ab", 1, 8, "expected a closing /"),
     ("start: /a\nb/", 1, 8, "expected a closing /"),
-    ("start: a & b", 1, 10, "'&' is for terminals, which are regular"),
+    ("start: a & b", 1, 10, "'&' needs terminals"),
     ('start "a"', 1, 7, "expected ':' after 'start', found '\"a\"'"),
     ('"a"', 1, 1, "expected a definition such as 'name: ...', or a directive, found '\"a\"'"),
     ('start: "a"\n| "b" )', 2, 7, "the end of the line in 'start', found ')'"),
@@ -30,8 +30,8 @@ SYNTAX = [
     ('start: a{"x"', 1, 13, "expected ',' or '}', found the end of the line"),
     ('a{X}: "x"', 1, 3, "expected a parameter"),
     ('a{x y}: "x"', 1, 5, "expected ',' or '}', found 'y'"),
-    ("Aa: b", 1, 1, "names are in lower case, of rules, or in upper case, of terminals; 'A' goes on otherwise"),
-    ('start ::= "a"', 1, 7, "'::=' is GBNF's; Lark has ':' behind the name of a rule"),
+    ("Aa: b", 1, 1, "names of rules are in lower case, of terminals in upper case; 'A' mixes both"),
+    ('start ::= "a"', 1, 7, "'::=' is GBNF's; Lark has ':' after the name of a rule"),
     ("start: %ignore", 1, 8, "found '%ignore'"),
 ]
 
@@ -76,7 +76,7 @@ NAMES = [
     ('start: t{"a"}\nt{x, y}: x y', 1, 8, "'t' takes 2 arguments in braces, but is given 1"),
     ('start: r{"a"}\nr: "r"', 1, 8, "'r' takes 0 arguments in braces, but is given 1"),
     ('start: t{"a"}', 1, 8, "the rule 't' is not defined"),
-    ('start: t{"a"}\nt{x}: x{"b"}', 2, 7, "'x' does not stand for a template"),
+    ('start: t{"a"}\nt{x}: x{"b"}', 2, 7, "'x' is not a template"),
     ('start: t{"a"}\nt{start}: start', 2, 3, "the parameter 'start' is also the name of a rule"),
     ('start: t{"a", "b"}\nt{x, x}: x', 2, 6, "the parameter 'x' appears twice"),
 ]

@@ -132,7 +132,7 @@ def test_enumerations_keep_what_is_quoted() -> None:
         ({"x-quote": 7}, "x-quote"),
         ({"x-quote": {"context": ""}}, "the context is empty: there is nothing to quote .at #/x-quote"),
         ({"x-quote": {"context": "a", "min_chars": 2}}, "fewer than min_chars=2"),
-        ({"x-quote": {"context": "a", "size": 2}}, "'size' says nothing of a quotation"),
+        ({"x-quote": {"context": "a", "size": 2}}, "'size' is not an option of a quotation"),
         ({"x-quote": "doc", "pattern": "a"}, "no pattern or format beside it"),
         ({"allOf": [{"x-quote": "doc"}, {"pattern": "a"}]}, "no pattern, format, negation"),
         ({"not": {"x-quote": "doc"}}, "x-quote cannot be negated"),

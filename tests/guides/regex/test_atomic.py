@@ -100,7 +100,9 @@ def test_terminals_of_a_grammar() -> None:
 
 def test_limits() -> None:
     for pattern in ("(?:ab){0,65}+", "(?>(?:a|ab){65})", "(?>(?:ab){65,}?a)"):
-        with pytest.raises(LimitError, match="goes up to 65 turns; of more than one character these may be 64"):
+        with pytest.raises(
+            LimitError, match="has up to 65 iterations; of more than one character the fixed limit is 64"
+        ):
             parse(pattern)
     assert matches(parse("(?>[ab]{1,1000}c(?:ab){70})(?:ab){70}+c"), "bc" + 140 * "ab" + "c")
     with pytest.raises(LanguageError):

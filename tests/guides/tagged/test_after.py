@@ -132,11 +132,11 @@ def test_it_is_sent_and_compared() -> None:
 @pytest.mark.parametrize(
     ("make", "error", "said"),
     [
-        (lambda: AfterGuide("ab", "x"), OptionError, "no guide that can come behind"),  # type: ignore[arg-type]
+        (lambda: AfterGuide("ab", "x"), OptionError, "not a guide that can follow"),  # type: ignore[arg-type]
         (lambda: AfterGuide(CHILD, ""), OptionError, "from 1 to 1,000 bytes"),
         (lambda: AfterGuide(CHILD, "é" * 501), OptionError, "not 1,002"),
         (lambda: AfterGuide(CHILD, 1.5), OptionError, "the marker, a token=1.5"),  # type: ignore[arg-type]
-        (lambda: AfterGuide(CHILD, 303), VocabularyError, "ends texts"),
+        (lambda: AfterGuide(CHILD, 303), VocabularyError, "end-of-sequence"),
         (lambda: AfterGuide(CHILD, "x", most=-1), OptionError, "the budget of the free text=-1"),
         (lambda: AfterGuide(RegexGuide("a", CHARACTERS), "<"), LanguageError, "spell the marker '<'"),
     ],

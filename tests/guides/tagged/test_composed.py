@@ -112,13 +112,13 @@ def test_it_is_a_part_of_others() -> None:
 @pytest.mark.parametrize(
     ("piece", "said"),
     [
-        (Free(), "neither a marker"),
+        (Free(), "needs a marker"),
         (Free((("", NOTHING),)), "is empty"),
-        (Free((("<t>", NOTHING),), ("a<t",)), "ends as one begins"),
+        (Free((("<t>", NOTHING),), ("a<t",)), "ends with the beginning"),
         (Free((("<t>", NOTHING), ("x<t>", NOTHING))), "contains the marker"),
         (Free(may_end=True, unlike=("é",)), "texts of ASCII"),
         (Free(may_end=True, unlike=("",)), "texts of ASCII"),
-        (Named(()), "has no names"),
+        (Named(()), "needs at least one branch"),
         (Inner(JSONGuide({"type": "array", "items": {"type": "string"}, "uniqueItems": True}, SMALL)), "uniqueItems"),
         (Inner("ab"), "patterns, choices"),  # type: ignore[arg-type]
     ],

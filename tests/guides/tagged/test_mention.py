@@ -144,7 +144,7 @@ def test_what_is_named(text: str, answer: str | None) -> None:
 
 def test_what_is_refused() -> None:
     vocabulary = Vocabulary.from_bytes()
-    with pytest.raises(OptionError, match="no guide of a regular language"):
+    with pytest.raises(OptionError, match="not a guide of a regular language"):
         MentionGuide(JSONGuide(True, vocabulary))  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="the empty text"):
         MentionGuide(RegexGuide("[0-9]*", vocabulary))

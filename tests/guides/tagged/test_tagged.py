@@ -149,7 +149,7 @@ def test_marked_vocabularies() -> None:
     for text in spelt:
         assert text[0] == 0xFF
         assert set(text[1:]) <= set(range(0xF8, 0xFF))
-    for token, said in ((303, "ends texts"), (999, "no token id")):
+    for token, said in ((303, "end-of-sequence"), (999, "not a token id")):
         with pytest.raises(VocabularyError, match=said):
             with_markers(SMALL, [token])
 

@@ -167,7 +167,7 @@ def test_schemas_that_cannot_be_written_into_prompts(server: Running) -> None:
     assert "the chat has none" in error["message"]
     assert error["param"] == "messages"
     free = {"model": "small", "prompt": "Who?", "trellm": {"describe": True}}
-    assert "none was asked for" in server.error("/v1/completions", free)["message"]
+    assert "the request has none" in server.error("/v1/completions", free)["message"]
 
 
 def _said(server: Running, body: dict[str, Any], is_streamed: bool) -> str:
@@ -190,7 +190,7 @@ def test_a_sentence_that_names_the_answer(server: Running, is_streamed: bool) ->
         framed = server.post("/v1/chat/completions", asked).json()["usage"]
         assert framed["prompt_tokens"] > alone["prompt_tokens"]
     schema = body | {"response_format": _format(NAMED), "trellm": {"frame": "sentence"}}
-    assert "is for choices" in server.error("/v1/chat/completions", schema)["message"]
+    assert "needs a choice" in server.error("/v1/chat/completions", schema)["message"]
 
 
 @pytest.fixture(scope="module")
@@ -221,7 +221,7 @@ def test_mistakes_of_text_around_an_answer(server: Running) -> None:
     for ours, said in [({"frame": ["a"]}, "frame"), ({"frame": ["", ""]}, "or both"), ({"frame": "x"}, "frame")]:
         assert said in server.error("/v1/chat/completions", body | {"trellm": ours})["message"]
     loose = body | {"structured_outputs": {"regex": ".*"}, "trellm": {"frame": ["", "."]}}
-    assert "can itself go on with the closing mark" in server.error("/v1/chat/completions", loose)["message"]
+    assert "may contain the closing mark" in server.error("/v1/chat/completions", loose)["message"]
     tools = [{"type": "function", "function": {"name": "now", "parameters": {"type": "object"}}}]
     called = server.error("/v1/chat/completions", body | {"tools": tools, "trellm": {"frame": ["a", "b"]}})
     assert called["param"] == "trellm.frame"

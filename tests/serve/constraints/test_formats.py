@@ -371,22 +371,22 @@ def test_tokens() -> None:
     ("form", "place", "words"),
     [
         (7, "format", "a format is an object"),
-        ({"type": "poem"}, "format.type", "there are const_string, json_schema"),
+        ({"type": "poem"}, "format.type", "supported are const_string, json_schema"),
         ({"type": "exclude_token"}, "format.type", "not supported"),
-        ({"type": "const_string"}, "format.value", "a text"),
+        ({"type": "const_string"}, "format.value", "a string"),
         ({**ANY, "max_tokens": 3}, "format.max_tokens", "give max_chars"),
         ({**ANY, "most": 3}, "format.most", "unknown field"),
         ({**JSON, "style": "xml"}, "format.style", "qwen_xml, minimax_xml, glm_xml"),
-        ({**JSON, "style": "glm_xml", "excludes": ["a"]}, "format.excludes", "say in a pattern"),
+        ({**JSON, "style": "glm_xml", "excludes": ["a"]}, "format.excludes", "by a pattern"),
         ({"type": "json_schema", "json_schema": {"type": "what"}}, "format.json_schema", "what"),
         (sequence(ANY, {"type": "regex", "pattern": "("}), "format.elements.1.pattern", "never closed"),
-        (tag("<a>", ANY, []), "format.end", "a text, a list"),
+        (tag("<a>", ANY, []), "format.end", "a string, a list"),
         (tag("<a>", {"type": "or", "elements": []}, "</a>"), "format.content.elements", "not empty"),
         ({**triggered(), "triggers": ["<g"]}, "format.tags.0.begin", "none of the triggers"),
-        ({"type": "repeat", "min": 3, "max": 2, "content": ANY}, "format.max", "from min=0"),
-        ({"type": "repeat", "min": 0, "max": 10**9, "content": ANY}, "format.max", "from min=0"),
+        ({"type": "repeat", "min": 3, "max": 2, "content": ANY}, "format.max", "expected 0 <= min"),
+        ({"type": "repeat", "min": 0, "max": 10**9, "content": ANY}, "format.max", "expected 0 <= min"),
         ({"type": "token", "token": "<no>"}, "format.token", "no token"),
-        ({"type": "token", "token": 10**9}, "format.token", "by its number"),
+        ({"type": "token", "token": 10**9}, "format.token", "id or text of a token"),
         (dispatch(rules=[["", ANY]]), "format.rules.0.0", "not empty"),
     ],
 )
@@ -403,7 +403,7 @@ def test_formats_within_one_another() -> None:
     assert accepts(guide_of(form), [97])
     for _ in range(60):
         form = sequence(form)
-    with pytest.raises(FormatError, match="within one another"):
+    with pytest.raises(FormatError, match="nests them more than"):
         guide_of(form)
     with pytest.raises(FormatError, match="formats"):
         guide_of(sequence(*[const("a")] * 5000))

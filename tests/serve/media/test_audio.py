@@ -102,13 +102,13 @@ REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
     (named("/etc/passwd"), URL, "invalid_audio", "the server opens no files"),
     (named("file:///etc/passwd"), URL, "invalid_audio", "the server opens no files"),
     (named("data:image/png;base64,AAAA"), URL, "invalid_audio", "of the type image/png"),
-    (named("data:audio/wav;base64,AAAA!"), URL, "invalid_audio", "is no base64"),
+    (named("data:audio/wav;base64,AAAA!"), URL, "invalid_audio", "is not valid base64"),
     (named("http://files.test/other"), URL, "audio_not_fetched", "its server does not answer"),
-    (heard(b"<svg/>"), "messages[0].content[1].input_audio.data", "invalid_audio", "none of the formats"),
+    (heard(b"<svg/>"), "messages[0].content[1].input_audio.data", "invalid_audio", "unknown format"),
     (heard(FIRST[:-9]), "messages[0].content[1].input_audio.data", "invalid_audio", "damaged or cut off"),
     (
         heard(head(1, 16000, 2, 2_000_000_000)), "messages[0].content[1].input_audio.data", "invalid_audio",
-        "and 2 are allowed at 16,000 samples a second; cut it, or raise --max-audio-seconds of the server",
+        "but the limit is 2 at 16,000 samples a second; cut it, or raise --max-audio-seconds of the server",
     ),
     (
         heard(LONG * 4), "messages[0].content[1].input_audio.data", "invalid_audio",
@@ -145,21 +145,23 @@ def test_a_shape_of_audio_that_is_another_apis(hearer: Running) -> None:
         error = hearer.error(path, {"model": "small", body: user([part])})
         shapes = "input_audio" if path == RESPONSES else "input_audio or audio_url"
         assert error["param"] == f"{place}[0].content[0]"
-        assert error["message"] == f"{error['param']} is not supported: audio is a part of the type {shapes} here"
+        assert error["message"] == f"{error['param']} is not supported: here audio has the part type {shapes}"
 
 
 def test_what_is_fetched_must_be_called_audio(hearer: Running, files: str) -> None:
     error = hearer.error(CHAT, {"model": "small", "messages": user([named(f"{files}/picture")])})
-    assert error["message"] == "audio 1 of the request is none: its server says so by Content-Type"
+    assert error["message"] == "audio 1 of the request is sent with a Content-Type other than audio/*"
     error = hearer.error(CHAT, {"model": "small", "messages": user([heard(FIRST)] * 5)})
-    assert error["message"] == "a request may have 4 images and audio, and this one has 5"
+    assert error["message"] == "the request has 5 images and audio; the limit of this server is 4"
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     error = hearer.error(CHAT, {"model": "small", "messages": user([picture])})
-    assert error["message"] == "the model reads texts and audio alone; leave images out, or ask one that reads them"
+    assert (
+        error["message"] == "the model reads only texts and audio; leave images out, or request a model that reads them"
+    )
 
 
 def test_a_model_that_reads_texts_alone_says_so(server: Running) -> None:
     for path, body in ((CHAT, {"messages": user([heard(FIRST)])}), (RESPONSES, {"input": user([heard(FIRST)])})):
         error = server.error(path, {"model": "small", **body})
         assert error["code"] == "unsupported_parameter"
-        assert error["message"] == "the model reads texts alone; leave audio out, or ask one that reads it"
+        assert error["message"] == "the model reads only texts; leave audio out, or request a model that reads it"

@@ -126,17 +126,17 @@ ANSWERS: list[tuple[bytes, bytes | str]] = [
     (OK + b"Content-Length: 1001\r\n\r\n" + WAITS, "has more than 1,000 bytes"),
     (OK + b"\r\n" + bytes(1001) + WAITS, "has more than 1,000 bytes"),
     (OK + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 1001 + WAITS, "has more than 1,000 bytes"),
-    (OK + b"Content-Length: 9\r\n\r\nfile", "its server's answer is malformed or broke off"),
-    (b"hello\r\n\r\n", "its server's answer is malformed or broke off"),
-    (b"", "its server's answer is malformed or broke off"),
-    (b"HTTP/1.1 200 OK\r\n" + b"A: " + b"b" * 70_000, "its server's answer is malformed or broke off"),
-    (FILE.replace(b"image/png", b"text/html"), "its server says so by Content-Type"),
-    (FILE.replace(b"Content-Type: image/png\r\n", b""), "its server says so by Content-Type"),
-    (FILE.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n"), "its server compresses it"),
-    (FILE.replace(b"200 OK", b"404 Not Found"), "its server answers 404"),
-    (FILE.replace(b"200 OK", b"206 Partial Content"), "its server answers 206"),
-    (b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n", "its server answers 302"),
-    (b"HTTP/1.1 103 Early Hints\r\n\r\n" * 2000 + WAITS, "in too many parts"),
+    (OK + b"Content-Length: 9\r\n\r\nfile", "the response of its server is malformed or broke off"),
+    (b"hello\r\n\r\n", "the response of its server is malformed or broke off"),
+    (b"", "the response of its server is malformed or broke off"),
+    (b"HTTP/1.1 200 OK\r\n" + b"A: " + b"b" * 70_000, "the response of its server is malformed or broke off"),
+    (FILE.replace(b"image/png", b"text/html"), "a Content-Type other than image/*"),
+    (FILE.replace(b"Content-Type: image/png\r\n", b""), "a Content-Type other than image/*"),
+    (FILE.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n"), "sends it with a Content-Encoding"),
+    (FILE.replace(b"200 OK", b"404 Not Found"), "its server answers with status 404"),
+    (FILE.replace(b"200 OK", b"206 Partial Content"), "its server answers with status 206"),
+    (b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n", "its server answers with status 302"),
+    (b"HTTP/1.1 103 Early Hints\r\n\r\n" * 2000 + WAITS, "has too many parts"),
 ]
 
 
@@ -225,13 +225,13 @@ def test_this_machine_is_not_asked_however_it_is_spelled(url: str) -> None:
 def test_the_system_resolves_names() -> None:
     """By the real resolver, which knows localhost on every machine, and the real rule."""
     found, peer = fetched({"/a": FILE}, MediaFetcher(seconds=60), "http://localhost:PORT/a")
-    assert "within a network" in str(found) and peer.connections == 0
+    assert "in a private network" in str(found) and peer.connections == 0
 
 
 def test_one_private_address_among_several_is_enough() -> None:
     fetcher = MediaFetcher(seconds=60, resolve=lambda host, port: ["8.8.8.8", "10.0.0.1"])
     found, _ = fetched({}, fetcher, "http://images.test/a")
-    assert "within a network" in str(found)
+    assert "in a private network" in str(found)
 
 
 def test_names_are_resolved_once_and_the_address_is_kept() -> None:
@@ -303,7 +303,7 @@ def test_tls_checks_the_name_though_the_address_is_kept(safe: Any) -> None:
     assert found == b"file"
     for url, each in (("https://other.test:PORT/a", fetcher), ("https://images.test:PORT/a", HERE)):
         found, peer = fetched({"/a": FILE}, each, url, context)
-        assert found == "cannot be fetched: TLS with its server fails" and peer.asked == []
+        assert found == "cannot be fetched: TLS to its server fails" and peer.asked == []
 
 
 @pytest.mark.parametrize("options", [{"seconds": 0}, {"seconds": "1"}, {"redirects": -1}, {"redirects": 1000}])

@@ -201,19 +201,23 @@ def test_pixels_are_held_as_long_as_a_request(seer: Running) -> None:
 
 
 REFUSED: list[tuple[str, str, str]] = [
-    ("http://example.org/a.png", "unsupported_parameter", r"is an address, and the server fetches no images"),
-    ("HTTPS://example.org/a.png", "unsupported_parameter", r"\(--fetch-media\); send a data URL"),
+    ("http://example.org/a.png", "unsupported_parameter", r"is a web address, and the server fetches no images"),
+    ("HTTPS://example.org/a.png", "unsupported_parameter", "without --fetch-media; send a data URL"),
     ("file:///etc/passwd", "invalid_image", "the server opens no files"),
     ("/etc/passwd", "invalid_image", "the server opens no files"),
     ("ftp://example.org/a.png", "invalid_image", "the server opens no files"),
-    ("", "invalid_image", "is no data URL"),
-    (" " + url_of(FIRST), "invalid_image", "is no data URL"),
+    ("", "invalid_image", "must be a data URL"),
+    (" " + url_of(FIRST), "invalid_image", "must be a data URL"),
     (url_of(FIRST[:-60]), "invalid_image", "PNG file that is damaged or cut off"),
-    (url_of(FIRST) + "!", "invalid_image", "is no base64"),
+    (url_of(FIRST) + "!", "invalid_image", "is not valid base64"),
     (url_of(FIRST, "audio/wav"), "invalid_image", "of the type audio/wav"),
-    (url_of(b"<svg/>", "image/svg+xml"), "invalid_image", "none of the formats that are read"),
-    (url_of(file_of(1001, 2)), "invalid_image", "a side may have 1,000; .* the side in the server's image_limits"),
-    (url_of(file_of(700, 100)), "invalid_image", "65,536 are allowed; .* raise --max-image-pixels of the server"),
+    (url_of(b"<svg/>", "image/svg+xml"), "invalid_image", "is in an unknown format"),
+    (
+        url_of(file_of(1001, 2)),
+        "invalid_image",
+        "the limit of a side is 1,000; .* the side in the server's image_limits",
+    ),
+    (url_of(file_of(700, 100)), "invalid_image", "limit is 65,536; .* raise --max-image-pixels of the server"),
     (url_of(bytes(300_000)), "invalid_image", "more than 262,144 bytes; .* raise --max-image of the server"),
 ]
 
@@ -245,39 +249,43 @@ PLACES: list[tuple[str, dict[str, Any], str]] = [
     ),
     (CHAT, {"messages": user(url_of(FIRST).split(",")), "max_tokens": 1}, "object whose type is"),
     (MESSAGES, {"messages": user([{"type": "input_audio"}]), "max_tokens": 1}, "takes audio as input_audio"),
-    (CHAT, {"messages": user([{"type": "video_url", "video_url": {"url": "a"}}])}, "films are not read"),
-    (CHAT, {"messages": user([{"type": "file", "file": {"file_data": text_of(FIRST)}}])}, "files are not read"),
+    (CHAT, {"messages": user([{"type": "video_url", "video_url": {"url": "a"}}])}, "video is not supported"),
+    (CHAT, {"messages": user([{"type": "file", "file": {"file_data": text_of(FIRST)}}])}, "files are not supported"),
     (
         CHAT,
         {"messages": [{"role": "system", "content": chat_parts([FIRST])}]},
-        "images and audio are for the roles user and tool",
+        "images and audio need the role user or tool",
     ),
-    (CHAT, {"messages": user(chat_parts([FIRST] * 5))}, "a request may have 4 images and audio, and this one has 5"),
+    (
+        CHAT,
+        {"messages": user(chat_parts([FIRST] * 5))},
+        "the request has 5 images and audio; the limit of this server is 4",
+    ),
     (MESSAGES, {"messages": user([{"type": "image"}]), "max_tokens": 1}, "source is missing"),
     (
         MESSAGES,
         {"messages": user([{"type": "image", "source": {"type": "file", "file_id": "a"}}]), "max_tokens": 1},
-        "files are not read",
+        "files are not supported",
     ),
     (
         MESSAGES,
         {"messages": user([{"type": "document", "source": text_of(FIRST)}]), "max_tokens": 1},
-        "files are not read",
+        "files are not supported",
     ),
     (
         MESSAGES,
         {"messages": [*user("a"), {"role": "assistant", "content": blocks([FIRST])}], "max_tokens": 1},
-        "a turn of the assistant has no image",
+        "the role assistant cannot have blocks of type image",
     ),
     (RESPONSES, {"input": user([{"type": "input_image", "file_id": "a"}])}, "should be None"),
-    (RESPONSES, {"input": user([{"type": "input_file", "file_data": text_of(FIRST)}])}, "files are not read"),
+    (RESPONSES, {"input": user([{"type": "input_file", "file_data": text_of(FIRST)}])}, "files are not supported"),
     (
         RESPONSES,
         {"input": [*user("a"), {"role": "assistant", "content": inputs([FIRST])}]},
-        "images and audio are for the roles user and tool",
+        "images and audio need the role user or tool",
     ),
     (OLLAMA, {"messages": [{"role": "user", "content": "a", "images": text_of(FIRST)}]}, "valid list"),
-    (OLLAMA, {"messages": [{"role": "user", "content": "a", "images": ["http://a/b.png"]}]}, "is no base64"),
+    (OLLAMA, {"messages": [{"role": "user", "content": "a", "images": ["http://a/b.png"]}]}, "is not valid base64"),
     (GENERATE, {"prompt": "a", "images": [text_of(FIRST)], "raw": True}, "leave raw out"),
 ]
 
@@ -300,7 +308,7 @@ def test_a_model_that_reads_texts_alone_says_so(server: Running, path: str) -> N
     }
     answer = server.post(path, {"model": "small", **bodies[path]})
     assert answer.status_code == 400
-    assert "the model reads texts alone; leave images out, or ask one that reads them" in answer.text
+    assert "the model reads only texts; leave images out, or request a model that reads them" in answer.text
 
 
 def test_what_the_server_says_of_itself(server: Running, seer: Running) -> None:
@@ -343,7 +351,7 @@ def test_images_are_fetched_where_the_operator_says_so(files: str) -> None:
         parts[3] = {"type": "image_url", "image_url": {"url": f"{files}/other"}}
         error = server.error(CHAT, {"model": "small", "messages": user(parts)})
         assert (error["code"], error["param"]) == ("image_not_fetched", "messages[0].content[3].image_url.url")
-        assert error["message"] == "image 2 of the request is none: its server says so by Content-Type"
+        assert error["message"] == "image 2 of the request is sent with a Content-Type other than image/*"
 
 
 def test_by_default_no_address_of_a_network_is_asked(files: str) -> None:
@@ -351,7 +359,7 @@ def test_by_default_no_address_of_a_network_is_asked(files: str) -> None:
         for url in (f"{server.url}/second.jpg", files.replace("files.test", "localhost")):
             parts = [{"type": "image_url", "image_url": url}]
             error = server.error(CHAT, {"model": "small", "messages": user(parts)})
-            assert error["code"] == "image_not_fetched" and "within a network" in error["message"]
+            assert error["code"] == "image_not_fetched" and "in a private network" in error["message"]
 
 
 @needs_engine

@@ -31,7 +31,7 @@ def test_the_small_model() -> None:
 def test_by_name_and_by_default() -> None:
     assert tool_calls.ToolCallFormat.of(TEXT).name == "json"
     assert tool_calls.ToolCallFormat.of(TEXT, "glm-4.7").name == "glm-4.7"
-    with pytest.raises(OptionError, match="the form of tool calls='gml': one of 'deepseek-r1'"):
+    with pytest.raises(OptionError, match="the tool-call format='gml': one of 'deepseek-r1'"):
         tool_calls.ToolCallFormat.of(TEXT, "gml")
 
 

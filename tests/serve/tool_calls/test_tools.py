@@ -29,16 +29,24 @@ def test_both_forms_of_functions() -> None:
     [
         ({}, "tools", "a list of tools"),
         ("now", "tools", "a list of tools"),
-        ([NOW] * 100_000, "tools", "100,000 tools; up to 2,048"),
+        ([NOW] * 100_000, "tools", "100,000 tools exceed the limit of 2,048"),
         ([NOW, NOW], "tools/1/function/name", "'now' is the name of tools/0 too"),
-        ([1], "tools/0", "a tool is"),
+        ([1], "tools/0", "a tool must be"),
         ([{"type": "web_search"}], "tools/0/type", "'web_search' are not supported"),
-        ([{"type": "function", "function": "now"}], "tools/0/function", "a function has a name"),
-        ([{"type": "function", "function": {}}], "tools/0/function/name", "is a text, not None"),
-        ([{"type": "function", "function": {"name": ""}}], "tools/0/function/name", "is a text"),
+        ([{"type": "function", "function": "now"}], "tools/0/function", "an object with name and parameters"),
+        (
+            [{"type": "function", "function": {}}],
+            "tools/0/function/name",
+            "must be a string that is not empty, not None",
+        ),
+        (
+            [{"type": "function", "function": {"name": ""}}],
+            "tools/0/function/name",
+            "must be a string that is not empty",
+        ),
         ([{"type": "function", "function": {"name": "a" * 257}}], "tools/0/function/name", "257 characters"),
-        ([{"type": "function", "function": {"name": "a\nb"}}], "tools/0/function/name", "cannot be printed"),
-        ([{"type": "function", "function": {"name": "a\ud800"}}], "tools/0/function/name", "cannot be printed"),
+        ([{"type": "function", "function": {"name": "a\nb"}}], "tools/0/function/name", "unprintable characters"),
+        ([{"type": "function", "function": {"name": "a\ud800"}}], "tools/0/function/name", "unprintable characters"),
         ([{"type": "function", "function": {"name": "a", "strict": 1}}], "tools/0/function/strict", "true, false"),
         (
             [{"type": "function", "function": {"name": "a", "parameters": []}}],
@@ -64,17 +72,17 @@ def test_tools_that_are_refused(tools: Any, pointer: str, said: str) -> None:
     [
         ("some", "tool_choice", "not 'some'"),
         (3, "tool_choice", "not 3"),
-        ({"type": "function"}, "tool_choice/name", "None is not the name"),
+        ({"type": "function"}, "tool_choice/name", "None is none of the 2"),
         ({"type": "tool", "name": "now"}, "tool_choice", "a function by its name"),
         (
             {"type": "function", "function": {"name": "never"}},
             "tool_choice/function/name",
-            "'never' is not the name of one of the 2",
+            "'never' is none of the 2",
         ),
         (
             {"type": "allowed_tools", "allowed_tools": {"mode": "none", "tools": [NOW]}},
             "tool_choice/allowed_tools",
-            "a mode",
+            "needs mode",
         ),
         ({"type": "allowed_tools", "mode": "auto", "tools": []}, "tool_choice", "a list of tools"),
         (
@@ -96,7 +104,7 @@ def test_choices_that_are_refused(choice: Any, pointer: str, said: str) -> None:
 
 
 def test_a_choice_without_tools() -> None:
-    with pytest.raises(tool_calls.ToolError, match="the request has no tools"):
+    with pytest.raises(tool_calls.ToolError, match="and the request has none"):
         tool_calls.choice_of("required", ())
     assert tool_calls.choice_of("none", ()).mode == "none"
 

@@ -118,7 +118,7 @@ def tensor(name: str = "x", shape: tuple[int, ...] = (4,), kind: int = 0, offset
 HUGE = 1 << 63
 DAMAGED = {
     "empty": (b"", "cannot be read"),
-    "another beginning": (b"GGML" + bytes(60), "at byte 0: a file of GGUF begins with 'GGUF'"),
+    "another beginning": (b"GGML" + bytes(60), "at byte 0: a GGUF file begins with 'GGUF'"),
     "version 1": (header(version=1), "at byte 4: version 1 of GGUF"),
     "big-endian": (header(version=3 << 24), "it is big-endian"),
     "many tensors": (header(counts=(HUGE, 0)), f"at byte 8: {HUGE:,} tensors do not fit"),
