@@ -1,5 +1,6 @@
-"""Bounds on how many values what is in progress may come to: where they are more than there are to be avoided, no
-search is needed for a way on.
+"""Lower bounds on the number of values that a piece in progress can still become.
+
+If the bound exceeds the number of values to avoid, a completion exists and no search is needed.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ from .trail import SPACE, Beginnings, JSONTrails
 from .values import ARRAY, OBJECT, Kind, word_of
 
 EACH, EACH_BYTE = 1500, 150
-"""Steps of work, as `guides.limits` counts them, that a state takes to look at, and each byte that may follow."""
+"""Work of looking at a state, and at each byte that may follow (in the units of `guides.limits`)."""
 MANY = 1 << 40
-"""More values than anybody writes."""
+"""More values than any text contains."""
 MAX_KNOWN = 1 << 16
 MAX_ROBUST = 400
 MAX_LOOKED = 40
-"""Among how many states it is looked for how a word may end, and over how many bytes choices are counted."""
+"""Maximum number of states searched for the end of a word, and of bytes over which choices are counted."""
 MAX_READS = 2000
-"""After how many bytes a piece that may come to very many values is looked for no longer."""
+"""Maximum number of bytes read in the search for a piece with very many possible values."""
 UNNAMED = b"\0"
-"""Stands for the name of a member that is not known; no string has it."""
-_Place = tuple[int, int, Kind, bytes | None]  # a state, what comes next, in what, and what there is of a name
+"""Stands for an unknown member name; no string contains NUL."""
+_Place = tuple[int, int, Kind, bytes | None]  # (chart state, mode, kind of container, beginning of a name)
 
-# Bytes that make a string another one, whatever stands before and behind them
+# Bytes that each make a different string, in any context
 _PLAIN = np.array([byte for byte in range(0x20, 0x100) if byte not in b'"\\'], np.int64)
 _DIGITS = np.arange(0x31, 0x3A)
 _WORD_BYTES = b"1023456789.-+eE"
@@ -54,7 +55,7 @@ _WORD_ENDS = np.array([*b" \t\n\r,]}"], np.int64)
 
 
 class NextBytes(NamedTuple):
-    """The bytes that may come next: a quote; a zero that leads to the same state; other digits."""
+    """Next bytes: may a quote come; does a zero lead to the same state; may another digit come."""
 
     may_end: bool
     loops_on_zeros: bool
@@ -62,9 +63,9 @@ class NextBytes(NamedTuple):
 
 
 class CardinalityBounds:
-    """Bounds of the states of one guide's chart; hold the automaton's lock.
+    """Bounds for the states of one guide's chart; hold the automaton's lock.
 
-    items: where items of arrays begin that must differ
+    items: where items of arrays of unique items begin
     """
 
     def __init__(self, automaton: ChartAutomaton, trails: JSONTrails, items: Beginnings) -> None:
@@ -80,14 +81,14 @@ class CardinalityBounds:
         self._roomy: dict[_Place, frozenset[bytes] | None] = {}
 
     def read(self, state: int, trail: JSONTrail, byte: int, after: int) -> tuple[JSONTrail | None, int]:
-        """The trail after a byte, which leads to `after` in the chart, and the state there; DEAD if it must not be."""
+        """Return the trail after a byte and the chart state there (`after` by default); DEAD if the byte is refused."""
         data = bytes((byte,))
         places = self._items.places(state, data)
         found, end = self._trails.read(trail, data, 0, places)
         return found, DEAD if end < 0 else places.last(after)
 
     def after(self, state: int) -> tuple[list[int], list[int]]:
-        """The bytes that may follow a state, and the states after them, which stay."""
+        """Return the bytes that may follow a state, and the states after them, which are kept."""
         after = self._automaton.transitions(state)
         after[EQUAL_ITEM] = DEAD
         data = np.flatnonzero(after >= 0)
@@ -95,7 +96,7 @@ class CardinalityBounds:
         return data.tolist(), after[data].tolist()
 
     def ends_well(self, state: int, trail: JSONTrail) -> bool:
-        """Tell whether the string in progress may end here, or the word soon, and is none that is to be avoided."""
+        """Test whether the string in progress may end here, or the word soon, as a value that need not be avoided."""
         if trail.mode == WORD:
             rest = self.ending(state)
             return rest is not None and word_of(joined(trail.text) + rest) not in trail.frame.targets
@@ -108,7 +109,7 @@ class CardinalityBounds:
         return bool(self._automaton.transitions(state)[byte] >= 0)
 
     def ending(self, state: int) -> bytes | None:
-        """Some bytes after which a word may end, the fewest; None if none are found among the next few."""
+        """Return a shortest ending of a word; None if none is found within MAX_LOOKED states."""
         if state not in self._suffixes:
             note(self._suffixes, [state], self._look_for_ending(state))
         return self._suffixes[state]
@@ -129,9 +130,9 @@ class CardinalityBounds:
         return None
 
     def _onward(self, state: int) -> tuple[bool, list[tuple[bytes, int]]]:
-        """Tell whether a string may end in a state of the chart; and what may come instead, with the next states.
+        """Return whether a string may end in a chart state, and its other continuations as (bytes, next state).
 
-        A backslash comes with what it escapes, since a quote behind it is no end.
+        A backslash includes the escaped byte, since an escaped quote is no end.
         """
         known = self._ways_on.get(state)
         if known is None:
@@ -146,11 +147,11 @@ class CardinalityBounds:
         return known
 
     def is_various(self, state: int, trail: JSONTrail) -> bool:
-        """Tell whether the string or word in progress, in a chart's state, may come to more than anybody writes."""
+        """Test whether the string or word in progress can become at least MANY values."""
         return self._values_from(state, trail) >= MANY
 
     def is_wide(self, state: int) -> bool:
-        """Tell whether a word may come to more values than anybody writes, unless it is zero times a power of ten."""
+        """Test whether a word can become at least MANY values, unless it is zero with an exponent."""
         return self._bound_from(state, is_word=True) >= MANY
 
     def _bound_from(self, state: int, *, is_word: bool) -> int:
@@ -161,33 +162,33 @@ class CardinalityBounds:
         return known
 
     def is_varied(self, state: int, trail: JSONTrail) -> bool:
-        """Tell whether the piece in progress may come to more values than there are to be avoided."""
+        """Test whether the piece in progress can become more values than there are to avoid."""
         found = self._values_from(state, trail)
         return found >= MANY or (found > 0 and found > trail.frame.targets.count)
 
     def _values_from(self, state: int, trail: JSONTrail) -> int:
-        """The number of values that the piece in progress may come to, at least."""
+        """Return a lower bound on the number of values that the piece in progress can become."""
         is_word = trail.mode == WORD
         if is_word:
             mantissa, power, _ = joined(trail.text).lower().partition(b"e")
             if power and not mantissa.strip(b"-0."):
-                return 0  # whatever the power of ten of zero is
+                return 0  # zero is one value, with any exponent
             if not power and self._is_endless(state, mantissa):
                 return MANY
         elif trail.mode not in STRINGS:
             return 0
         known = self._bound_from(state, is_word=is_word)
         if not is_word and known < MANY and self._trails.is_within_escape(trail):
-            return 0  # the next bytes may make few characters, each of which is written in several ways
+            return 0  # the next bytes may spell few characters, each in several ways
         return known
 
     def _is_endless(self, state: int, mantissa: bytes) -> bool:
-        """Tell whether a number without a power of ten may go on with zeros without end, each making another one."""
+        """Test whether a number without exponent can continue with any number of zeros, each a different value."""
         onward = self._next(state)
         return onward.loops_on_zeros and (onward.has_digits or (b"." not in mantissa and bool(mantissa.strip(b"-0"))))
 
     def loops_on_zeros(self, state: int) -> bool:
-        """Tell whether a zero leads from a state of the chart to itself."""
+        """Test whether a zero leads from a chart state to itself."""
         return self._next(state).loops_on_zeros
 
     def _next(self, state: int) -> NextBytes:
@@ -199,14 +200,14 @@ class CardinalityBounds:
         return known
 
     def _bound_of(self, state: int, choices: Any) -> int:
-        """The number of texts of some bytes, each another value, that may come next, at least."""
+        """Return a lower bound on the number of next texts over the bytes `choices`, which are all different values."""
         spend(1000)
         wanted = np.zeros(0x100, np.uint8)
         wanted[choices] = 1
         return self._automaton.run(least_texts, self._automaton.ready(state), wanted, MAX_LOOKED, MANY)
 
     def is_robust(self, state: int) -> bool:
-        """Tell whether a string may go on to very many values after whatever it may have next but its end."""
+        """Test whether a string keeps at least MANY possible values after every continuation except its end."""
         known = self._robust.get(state)
         if known is None:
             known = self._look_robust(state)
@@ -232,7 +233,7 @@ class CardinalityBounds:
             for each in found:
                 before.setdefault(each, set()).add(place)
         wide = [place for place in before if self._bound_from(place[0], is_word=False) >= MANY]
-        # All states from which one of these can be come to
+        # All states from which a wide state can be reached
         reached = set(wide)
         while wide:
             more = before[wide.pop()] - reached
@@ -241,7 +242,7 @@ class CardinalityBounds:
         return len(reached) == len(before)
 
     def some_name(self, state: int, mode: int, text: Text | None) -> bytes | None:
-        """Some name that may come next, or that the one in progress may come to; None if none is found at once."""
+        """Return a name that may come next, or complete the one in progress; None if none is found at once."""
         if mode not in (NAME, NAME_TEXT) or not self._trails.canonical:
             return None
         key = (state, joined(text) if mode == NAME_TEXT else None)
@@ -253,7 +254,7 @@ class CardinalityBounds:
         if begin is None:
             after = self._automaton.transitions(state)
             if after[0x22] < 0:
-                after = self._automaton.transitions(int(after[0x0A]))  # the end of a line has another byte
+                after = self._automaton.transitions(int(after[0x0A]))  # if the grammar puts a line break first
             state, begin = int(after[0x22]), b""
         for _ in range(MAX_LOOKED):
             spend(200)
@@ -267,20 +268,20 @@ class CardinalityBounds:
         return None
 
     def room(self, state: int, mode: int, kind: Kind, text: Text | None = None) -> frozenset[bytes] | None:
-        """The names that are to be written before a piece that may come to very many values; None if none is found.
+        """Return names to write before a piece with very many possible values; None if none is found.
 
-        Nothing is completed before that but members of an object, and what is in containers that begin on the way: so
-        it does not matter what has been written, but for the names. text: what there is of a name in progress
+        On the way only members of the object, and parts of containers that begin there, are completed. So written
+        values do not matter, only names. text: beginning of a name in progress
         """
         key = _place_of(state, mode, kind, text)
         return self._roomy[key] if key in self._roomy else self._look_for_room(key)
 
     def _look_for_room(self, key: _Place) -> frozenset[bytes] | None:
-        """As `room`, which is noted of the places on the way, too; nothing found, of all that were looked at."""
+        """Search for `room`, and cache it for all places on the way; after a failure, for all places visited."""
         state, mode, kind, text = key
         name = UNNAMED if kind is OBJECT and mode in (ITEM, COLON, TEXT) else None
         begin = b"" if mode == TEXT else text
-        # Places to be looked at, the last one first; the names on the way there, and the places
+        # Stack of places to visit, with the names written on the way and the path
         start = JSONTrail(OpenContainer(None, kind, self._trails.nothing, 0, name=name), mode, begin)
         todo: list[tuple[int, JSONTrail, bool, tuple[bytes, ...], Any]] = [(state, start, True, (), None)]
         seen, reads = {(state, mode)}, 0
@@ -313,14 +314,14 @@ class CardinalityBounds:
                 seen.add((target, found.mode))
                 is_new = outermost.name not in (None, UNNAMED, *names[-1:])
                 more = (*names, outermost.name or b"") if is_new else names
-                # A string may come to no more values later on.
+                # A string cannot become more values later.
                 todo.append((target, found, found.mode == WORD or found.mode != trail.mode, more, way))
         looked = [key] if todo else [(place, met, kind, None) for place, met in seen if met != NAME_TEXT]
         note(self._roomy, [key, *looked], None)
         return None
 
     def has_room(self, state: int, trail: JSONTrail) -> bool:
-        """Tell whether a piece that may come to very many values is to come, whatever has been written."""
+        """Test whether a piece with very many possible values can follow, given the written names."""
         frame, mode = trail.frame, trail.mode
         if mode in (WORD, TEXT_ESCAPE, NAME_ESCAPE) or (mode == TEXT and frame.kind is ARRAY):
             return False
@@ -335,12 +336,12 @@ class CardinalityBounds:
 
 
 def _place_of(state: int, mode: int, kind: Kind, text: Text | None) -> _Place:
-    """The place of a state; what there is of a string matters of names only."""
+    """Return the place of a state; only the beginning of a name matters, not of other strings."""
     return state, mode, kind, joined(text) if mode == NAME_TEXT else None
 
 
 def _last_first(way: tuple[int, int]) -> int:
-    """The order in which bytes are tried that lead to a piece that may come to much: quotes, digits and brackets."""
+    """Sort key of next bytes: quotes, digits and brackets are popped first, as they lead to values."""
     byte = way[0]
     return b'{[0123456789"'.find(byte) if byte not in SPACE else -2
 
@@ -352,7 +353,7 @@ def _outermost(frame: OpenContainer) -> OpenContainer:
 
 
 def note(known: dict[Any, Any], keys: list[Any], value: Any, most: int = MAX_KNOWN) -> None:
-    """Note something of some keys, of so many in all."""
+    """Cache a value for some keys; clear the cache at `most` entries."""
     if len(known) >= most:
         known.clear()
     for key in keys:

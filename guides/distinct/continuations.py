@@ -1,9 +1,9 @@
-"""Ways on of a text without a value that is there already: whether there is one, and in how few bytes.
+"""Completions of texts that repeat no value: whether one exists, and the fewest bytes it takes.
 
-A place is a state of the chart with a trail. It is *settled* where nothing that is in progress can come to a value that
-is there: from there the chart knows all. That others lead on is told by how many values a piece may come to, if those
-are more than there are to be avoided; else they are searched from, by bytes, up to settled ones (A*; Hart, Nilsson and
-Raphael 1968). That ends: what is unsettled is the beginning of one of finitely many values.
+A place is a state of the chart with a trail. It is *settled* if nothing in progress can equal a written value; from
+there the chart's answers hold. At other places a completion exists if a piece can become more values than there are to
+avoid. Otherwise a search over bytes looks for a settled place (A*; Hart, Nilsson and Raphael 1968). It terminates: a
+piece that is not settled is the beginning of one of finitely many values.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from .trail import SPACE, Beginnings, JSONTrails
 from .values import ARRAY
 
 At = tuple[int, JSONTrail | None]
-"""A state of the chart, and the trail there, outside of which nothing is remembered."""
+"""A state of the chart and its trail; None where nothing is remembered."""
 EACH_FOLLOWED = 50
 
 
 class ChartSteps:
     """Token transitions between the states of one guide's chart; hold the automaton's lock.
 
-    prepare: makes a state of the chart one that kernels can look at; outside: the tokens that no text has
+    prepare: makes a state ready for kernels; outside: bool [tokens], those with a byte that no text has
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class ChartSteps:
         self._known: dict[int, int] = {}
 
     def after(self, state: int, token: int) -> int:
-        """The state after a token, or DEAD."""
+        """Return the state after a token, or DEAD."""
         key = state << 32 | token
         known = self._known.get(key)
         if known is None:
@@ -57,11 +57,11 @@ class ChartSteps:
         return known
 
     def after_at_once(self, state: int, token: int) -> int:
-        """As `after`, by one call of a kernel; a code of `kernels.answers` where it takes more."""
+        """Return `after` by one kernel call; a code of `kernels.answers` if that does not suffice."""
         return DEAD if self._outside.item(token) else self._automaton.attempt(follow, self._tokens, state, token)
 
     def after_each(self, state: int, tokens: Sequence[int] | NDArray[np.int32]) -> NDArray[np.int32]:
-        """As `after`, of several tokens, in one call: int32."""
+        """Return the states after several tokens: int32 [len(tokens)]."""
         spend(EACH_FOLLOWED * len(tokens))
         after = np.full(len(tokens), NEVER, np.int32)
         asked = np.asarray(tokens, np.int32)
@@ -71,10 +71,10 @@ class ChartSteps:
 
 
 class Continuations:
-    """Searches from states of one guide; hold the automaton's lock.
+    """Searches from the states of one guide; hold the automaton's lock.
 
-    items: where items of arrays begin that must differ
-    closing: the distances of the chart's states, as far as it knows
+    items: where items of arrays of unique items begin
+    closing: distances of the chart's states
     """
 
     def __init__(self, automaton: ChartAutomaton, trails: JSONTrails, items: Beginnings, closing: Closing) -> None:
@@ -89,7 +89,7 @@ class Continuations:
         self._clean: dict[Any, bool] = {}
 
     def is_settled(self, trail: JSONTrail) -> bool:
-        """Tell whether nothing in progress can come to a value that is there already."""
+        """Test whether nothing in progress can equal a written value."""
         mode, frame = trail.mode, trail.frame
         if mode in PARTIAL:
             return self._trails.is_free(trail)
@@ -100,7 +100,7 @@ class Continuations:
         return True
 
     def is_alive(self, state: int, trail: JSONTrail) -> bool:
-        """Tell whether the text can be completed."""
+        """Test whether the text can be completed."""
         if self._is_told(state, trail):
             return True
         key = self._key(state, trail)
@@ -110,7 +110,7 @@ class Continuations:
         return known
 
     def _is_told(self, state: int, trail: JSONTrail) -> bool:
-        """Tell whether the text can be completed so that it takes no search to tell."""
+        """Test whether the text can surely be completed, without a search."""
         return (
             self.is_settled(trail)
             or self.bounds.is_varied(state, trail)
@@ -119,14 +119,14 @@ class Continuations:
         )
 
     def cost(self, state: int, trail: JSONTrail) -> int:
-        """The bytes that complete the text."""
+        """Return the fewest bytes that complete the text."""
         if self.is_settled(trail):
             return self.needed(state)
         known = self._costs.get(self._key(state, trail))
         return self._search_shortest(state, trail) if known is None else known
 
     def is_clean(self, state: int, trail: JSONTrail) -> bool:
-        """Tell whether the chart's shortest text repeats nothing, up to where nothing is in progress."""
+        """Test whether the chart's shortest completion repeats nothing up to a settled place."""
         key = self._key(state, trail)
         known = self._clean.get(key)
         if known is None:
@@ -150,7 +150,7 @@ class Continuations:
         return True
 
     def needed(self, state: int) -> int:
-        """The bytes from a state of the chart to the end, as far as it knows."""
+        """Return the chart's distance from a state to the end, in bytes."""
         return self._all_needed([state])[0]
 
     def _all_needed(self, states: list[int]) -> list[int]:
@@ -160,11 +160,11 @@ class Continuations:
     # Searches
 
     def _key(self, state: int, trail: JSONTrail) -> Any:
-        """The key that places have in common from which the same may follow."""
+        """Return a key that places share if they have equal continuations."""
         return state, trail.mode, self._serial(trail.frame), joined(trail.text)
 
     def _serial(self, frame: OpenContainer) -> int:
-        """A number that frames have in common from which the same may follow."""
+        """Return a number that frames share if they have equal continuations."""
         todo: list[OpenContainer] = []
         at: OpenContainer | None = frame
         while at is not None and not at.serial:
@@ -185,7 +185,7 @@ class Continuations:
         return frame.serial
 
     def _search(self, state: int, trail: JSONTrail) -> bool:
-        """Tell whether there is a way on, looking first where the fewest values are to be avoided."""
+        """Test whether a completion exists, best-first by the number of values to avoid."""
         numbers = count()
         queue: list[tuple[int, int, int, JSONTrail, Any, bool]] = [(0, next(numbers), state, trail, None, False)]
         visits: dict[Any, int] = {}
@@ -207,7 +207,7 @@ class Continuations:
                 return True
             is_outside = at.mode not in STRINGS
             data, states = self.bounds.after(place)
-            # Where white space may end it makes no difference how much more there is of it.
+            # Where white space may end, more of it changes nothing.
             is_enough = is_outside and is_spaced and any(byte not in SPACE for byte in data)
             for byte, target in zip(data, states, strict=True):
                 if is_enough and byte in SPACE:
@@ -225,9 +225,9 @@ class Continuations:
         return False
 
     def _search_shortest(self, state: int, trail: JSONTrail) -> int:
-        """The bytes of a shortest way to the end; NEVER if there is none."""
+        """Return the bytes of a shortest completion; NEVER if there is none."""
         numbers = count()
-        # Of equal ones those nearest to the end first
+        # Among equal totals, the longest prefix first
         queue: list[tuple[int, int, int, int, JSONTrail | None, Any]]
         queue = [(self.needed(state), 0, next(numbers), state, trail, None)]
         visits: dict[Any, int] = {}
@@ -254,11 +254,11 @@ class Continuations:
         return NEVER
 
     def _same(self, state: int, trail: JSONTrail) -> tuple[Any, int]:
-        """The key of places of which not all need be looked at, and how many of them must be.
+        """Return a key of interchangeable places, and how many of them must be visited.
 
-        Zeros may be read in numbers without end. Where the chart stays in one state, either the number may come to
-        infinitely many values (`_is_endless`), or to the same ones however many there are. Elsewhere more of them are
-        looked at than there are values, since another digit may follow.
+        A number may go on with zeros without end. If the chart stays in one state, the number can become infinitely
+        many values (`_is_endless`), or the same ones for any number of zeros. Otherwise visit more of them than there
+        are values to avoid, since another digit may follow.
         """
         if trail.mode != WORD:
             return self._key(state, trail), 1
@@ -267,7 +267,7 @@ class Continuations:
         whole, point, fraction = mantissa.partition(b".")
         frame = self._serial(trail.frame)
         if exponent:
-            # No further digit makes another number of the same one's exponent but by its value; of zero there is one.
+            # Further digits change only the value of the exponent. Zero is one number, with any exponent.
             sign = power[:1] if power[:1] in (b"+", b"-") else b""
             value = (mantissa, sign, power[len(sign) :].lstrip(b"0")) if mantissa.strip(b"-0.") else ()
             return (state, frame, value), 1
@@ -276,7 +276,7 @@ class Continuations:
 
 
 def _stakes(trail: JSONTrail) -> int:
-    """About how much is still to be avoided."""
+    """Estimate how many values are still to avoid."""
     if trail.mode == AFTER:
         return len(trail.frame.rivals)
     if trail.mode in (TEXT, NAME_TEXT):
@@ -285,7 +285,7 @@ def _stakes(trail: JSONTrail) -> int:
 
 
 def _keys(way: Any) -> list[Any]:
-    """The keys along a way, the first one first."""
+    """Return the keys along a path, first to last."""
     found: list[Any] = []
     while way is not None:
         way, key = way

@@ -1,4 +1,4 @@
-"""A guide over a chart whose texts must not have some values twice: what has been written is a part of its states."""
+"""A guide over a chart in whose texts some values must differ. Its states contain the values written so far."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ from .trail import SPACE
 from .values import OBJECT, word_of
 
 Copying = Callable[[], Mask]
-"""Makes a copy of the chart's mask, which is mostly not needed."""
+"""Returns a copy of the chart's mask; called only if needed."""
 
 
 class Refused(NamedTuple):
-    """Tokens that must not come: those with the rest of a string, or of a word, and what ends it; single ones."""
+    """Refused tokens: those that begin with one of the endings of a string (or word) and its delimiter, and single
+    tokens."""
 
     endings: tuple[bytes, ...] = ()
     are_words: bool = False
@@ -41,15 +42,14 @@ class Refused(NamedTuple):
 class DistinctGuide(RememberingGuide):
     """A LiftedGuide that remembers items of arrays and names in objects. See `guides.protocol.Guide`.
 
-    Outside of these its states are those of the chart, and all is as without them. Its masks are the chart's, without
-    the tokens that must not come.
+    Outside such arrays and objects its states are the chart's. Its masks are the chart's without refused tokens.
     """
 
     def watch(self, items: set[int], names: set[int], **told: bool) -> None:
-        """As `RememberingGuide.watch`."""
+        """See `RememberingGuide.watch`."""
         super().watch(items, names, **told)
         self._quick.refuse = self._refuse
-        # Masks that lack tokens are kept among the chart's, by numbers that are no signatures
+        # Masks with refused tokens share the chart's cache, under negative keys that are no signatures
         self._lacking: dict[tuple[int, Refused], int] = {}
         self._lacks: dict[int, Refused] = {}
         self._within: Spot | None = None
@@ -63,7 +63,7 @@ class DistinctGuide(RememberingGuide):
     # Masks
 
     def _new_row(self, state: int) -> int:
-        """As `row`, where it is not known."""
+        """Compute `row` where it is not cached."""
         if state < FIRST_NUMBER:
             return super()._new_row(state)
         with self._lock:
@@ -76,8 +76,8 @@ class DistinctGuide(RememberingGuide):
                 self._within = None
 
     def _found(self, state: int, spot: Spot) -> tuple[int, int]:
-        """The key of the mask of a state in a spot, and its row."""
-        # The chart's first, since that forgets what numbers do not mean any more
+        """Return the mask key of a state in a spot, and its row."""
+        # The chart's row comes first, since computing it forgets outdated signatures
         key, row = NO_SIGNATURE, super().row(spot.state)
         if not spot.is_plain:
             with self._meter:
@@ -98,7 +98,8 @@ class DistinctGuide(RememberingGuide):
         return key, known
 
     def _looked(self, state: int, spot: Spot) -> tuple[Spot, int]:
-        """The spot of a state, which may be settled by now, and the key of the mask; NO_SIGNATURE for the chart's."""
+        """Return the spot of a state, which may have become settled, and the mask key; NO_SIGNATURE for the chart's
+        mask."""
         if spot.unsafe is None:
             self._settled.look(spot, partial(self._allowed, spot), partial(self._trail, state))
         if spot.is_plain:
@@ -110,7 +111,7 @@ class DistinctGuide(RememberingGuide):
         return spot, self._lacking_key(spot, trail)
 
     def _allowed(self, spot: Spot) -> Mask:
-        """A copy of the chart's mask in a spot."""
+        """Return a copy of the chart's mask in a spot."""
         while True:
             before = self._masks.evictions
             row = self._cache.rows.get(self._cache.signatures.get(spot.state, NO_SIGNATURE))
@@ -119,11 +120,11 @@ class DistinctGuide(RememberingGuide):
                 return mask
 
     def _lacking_key(self, spot: Spot, trail: JSONTrail) -> int:
-        """The key of the mask in a spot, after a trail; NO_SIGNATURE for the chart's."""
+        """Return the mask key in a spot after a trail; NO_SIGNATURE for the chart's mask."""
         refused = self._refused(spot, trail, partial(self._allowed, spot))
         if refused is None:
             return NO_SIGNATURE
-        # Many states of equal ones in the chart lack the same tokens.
+        # Many states over one chart state lack the same tokens.
         key = self._lacking.get((spot.state, refused))
         if key is None:
             if len(self._lacking) >= MAX_STEPS:
@@ -145,9 +146,10 @@ class DistinctGuide(RememberingGuide):
         return mask
 
     def _refused(self, spot: Spot, trail: JSONTrail, allowed: Copying) -> Refused | None:
-        """The tokens that the chart allows in a spot and that must not come there.
+        """Return the tokens that the chart allows in a spot and the trail refuses.
 
-        What is told by tables is looked up; all that may be refused beside is tried. allowed: copies the chart's mask
+        Tables give the candidates; those that tables cannot decide are tried one by one. allowed: copies the chart's
+        mask
         """
         state, mode = spot.state, trail.mode
         unsafe = self._settled.unsafe(spot, trail, allowed)
@@ -172,7 +174,7 @@ class DistinctGuide(RememberingGuide):
         return Refused(endings, mode == WORD, tuple(sorted(set(refused)))) if refused or endings else None
 
     def _failed(self, spot: Spot, trail: JSONTrail, tried: set[int], allowed: Copying) -> list[int]:
-        """Those of some tokens that the chart allows in a spot and that must not come there."""
+        """Return those of the tried tokens that the chart allows in a spot and the trail refuses."""
         if not tried:
             return []
         spend(len(tried))
@@ -182,7 +184,7 @@ class DistinctGuide(RememberingGuide):
         found: list[int] = []
         for token, after in zip(possible, self._chart_steps.after_each(spot.state, possible).tolist(), strict=True):
             data = self._vocabulary.tokens[token] or b""
-            # Space between values changes nothing but the chart's state.
+            # Space between values changes only the chart's state.
             key = (after, data if trail.mode in PARTIAL else _without_space(data))
             if key not in leads:
                 leads[key] = self._follow((spot.state, trail), data, after) is not None
@@ -191,9 +193,9 @@ class DistinctGuide(RememberingGuide):
         return found
 
     def _matched(self, unsafe: Unsafe, trail: JSONTrail) -> tuple[set[int], list[int]]:
-        """The tokens that are to be tried for what they have in whole, or lead to; those that are refused.
+        """Return the tokens to try, given the values they contain, and the tokens that are refused for certain.
 
-        The latter have items in whole that are there, where no others may be equal.
+        The latter contain an item that has been written, in an array where equal items are never allowed.
         """
         frame = trail.frame
         written = frame.written
@@ -210,7 +212,7 @@ class DistinctGuide(RememberingGuide):
             certain = tried.update if self._items.beside_free else refused.extend
             for item in written.among(unsafe.wholes.keys()):
                 certain(unsafe.wholes[item])
-            # The item in progress, too, may be one of those that a token has in whole behind its end.
+            # A token can end the item in progress and repeat it.
             if trail.mode == TEXT and self._trails.canonical:
                 certain(unsafe.doubled.get(joined(trail.text), ()))
             elif trail.mode in PARTIAL:
@@ -218,7 +220,7 @@ class DistinctGuide(RememberingGuide):
         return tried, refused
 
     def _end_string(self, state: int, trail: JSONTrail, allowed: Copying, tried: set[int]) -> tuple[bytes, ...]:
-        """The endings that make what is there of a string or name in progress; adds the tokens to be tried."""
+        """Return endings that make the string or name in progress a written one; add tokens to try."""
         targets = trail.frame.targets
         piece = self._trails.piece(trail)
         if not self._trails.canonical:
@@ -232,7 +234,7 @@ class DistinctGuide(RememberingGuide):
         return self._ends(trail, tried)
 
     def _ends(self, trail: JSONTrail, tried: set[int]) -> tuple[bytes, ...]:
-        """The endings that make an item or name that is there of what is in progress; adds the tokens to be tried."""
+        """Return endings that make the piece in progress a written item or name; add tokens to try."""
         written, closers = trail.frame.targets.written, self._summaries.closers
         ends = [] if written is None else written.ends(self._trails.piece(trail), closers.keys())
         if self._items.beside_free:
@@ -241,7 +243,7 @@ class DistinctGuide(RememberingGuide):
         return tuple(sorted(ends))
 
     def _end_word(self, state: int, trail: JSONTrail, allowed: Copying, tried: set[int]) -> tuple[bytes, ...]:
-        """As `_end_string`, of a number, or true, false or null, before what may end one."""
+        """Return endings that make the word in progress a written one; add tokens to try."""
         frame = trail.frame
         targets, begin = frame.targets, joined(trail.text)
         ends, tokens = self._effects.met_words(self._effects.narrow(state, allowed), begin, targets)
@@ -255,16 +257,16 @@ class DistinctGuide(RememberingGuide):
                 tried.update(tokens_of(allowed() & self._summaries.ending_word(head)))
         mantissa, power, _ = begin.lower().partition(b"e")
         if not mantissa.strip(b"-0."):
-            # Zero is one value whatever the power of ten.
+            # Zero is one value, with any exponent.
             tried.update(tokens_of(allowed() & (~self._summaries.ending if power else self._summaries.powers)))
         return tuple(found)
 
     def _refusable(self, state: int, mask: Mask) -> FewTokens:
-        """The tokens of a mask that may have something twice where nothing is remembered, or lead to where it may."""
+        """Return the tokens of a mask that may contain a repeated value or begin a trail, where there is no trail."""
         return self._summaries.beginning[self._differs(state), self._trails.with_names].within(mask)
 
     def _refuse(self, state: int, mask: Mask) -> None:
-        """Take tokens from a mask that have something twice, outside of what is remembered."""
+        """Remove tokens from a mask that contain a repeated value, outside trails."""
         is_inside = self._within is not None and self._settled.is_inside(self._within)
         nested = self._summaries.nested.within(mask)
         if is_inside and not nested.bits.any():
@@ -283,10 +285,10 @@ class DistinctGuide(RememberingGuide):
                     mask[token >> 5] &= ~np.uint32(1 << (token & 31))
 
     def _to_try(self, state: int, tokens: FewTokens) -> list[int]:
-        """Tokens, among some, that do more than stay in the string that a state of the chart is in.
+        """Return those tokens that do more than continue the string of a chart state.
 
-        Within a loop all states call the same rules: where no item or name that matters may begin in one of them, none
-        begins in any. Beside a usual state this holds of tokens that come to it by their first byte.
+        All states of a loop call the same rules: if no watched item or name begins in one, none begins in any. Next to
+        a usual state this holds for tokens whose first byte leads to it.
         """
         self._automaton.run(probe, state, self._quick.found)
         loops = self._quick.view[USUAL] if self._quick.view[KIND] == BESIDE else state
@@ -310,7 +312,7 @@ class DistinctGuide(RememberingGuide):
     # Distances
 
     def distance(self, state: int) -> int:
-        """Tokens that complete the text, EOS not counted; bytes where something in progress must not be repeated."""
+        """Return the number of tokens that complete the text, without EOS; of bytes where repeats must be avoided."""
         with self._lock, self._meter:
             place = self._ready(state)
             return NEVER if place[0] == DEAD else self._distance(place)
@@ -322,13 +324,13 @@ class DistinctGuide(RememberingGuide):
         return self._continuations.cost(state, trail)
 
     def _is_as_far(self, state: int, trail: JSONTrail) -> bool:
-        """Tell whether a text has no more before it than the chart says."""
+        """Test whether the chart's distance holds for a trail."""
         return self._continuations.is_settled(trail) or (
             not self._by_bytes and self._continuations.is_clean(state, trail)
         )
 
     def enough(self, state: int, left: int) -> int | None:
-        """As `LiftedGuide.enough`."""
+        """See `LiftedGuide.enough`."""
         left = left_of(left)
         with self._lock, self._meter:
             place = self._ready(state)
@@ -366,7 +368,8 @@ class DistinctGuide(RememberingGuide):
             return within | (allowed & self._tables.eos_words)
 
     def _near(self, state: int, left: int, node: int) -> NDArray[np.bool_]:
-        """The tokens below a node of the trie that leave enough as far as the chart knows; in the order of the trie."""
+        """Return flags for tokens below a trie node, in trie order: whether `left - 1` suffices by the chart's
+        distances."""
         if not self._by_bytes:
             return self._closing.fitting(state, left, node)
         after = self._closing.after_tokens(state, node)
@@ -377,7 +380,7 @@ class DistinctGuide(RememberingGuide):
         return fit[after]
 
     def _unsettled(self, place: At, within: Mask) -> Mask:
-        """A set with all the tokens after which the chart alone does not know the distance."""
+        """Return a superset of the tokens after which the chart's distance may be too short."""
         state, trail = place
         if trail is None:
             return self._summaries.packed(self._refusable(state, within).listed())
@@ -392,7 +395,7 @@ class DistinctGuide(RememberingGuide):
     # Bytes, and parts of tokens
 
     def after_bytes(self, state: int) -> NDArray[np.int32]:
-        """The state after each byte: int32 [256], DEAD where there is none."""
+        """Return the state after each byte: int32 [256], DEAD where there is none."""
         with self._lock, self._meter:
             place = self._ready(state)
             after = self._automaton.transitions(place[0])
@@ -402,7 +405,7 @@ class DistinctGuide(RememberingGuide):
             return after
 
     def certain_bytes(self, state: int, most: int) -> bytes:
-        """As `guides.protocol.Foreseeing` says."""
+        """See `guides.protocol.Foreseeing`."""
         found = bytearray()
         while len(found) < most:
             after = self.after_bytes(state)
@@ -414,11 +417,11 @@ class DistinctGuide(RememberingGuide):
         return bytes(found)
 
     def after_each_token(self, state: int) -> NDArray[np.int32] | None:
-        """None: each token is read by itself, and many lead to states of their own."""
+        """Return None: tokens are read one by one, and many lead to states of their own."""
         return None
 
     def after_tokens(self, state: int, node: int = 0) -> NDArray[np.int32]:
-        """The state after what each token below a node of the vocabulary's trie has beyond it; DEAD if not allowed."""
+        """Return the state after each token below a trie node, without the node's bytes; DEAD if not allowed."""
         with self._lock, self._meter:
             place = self._ready(state)
             if place[0] == DEAD:
@@ -432,7 +435,7 @@ class DistinctGuide(RememberingGuide):
             return after
 
     def _rests(self, place: At, after: NDArray[np.int32], node: int) -> list[tuple[int, bytes]]:
-        """The rests of the allowed tokens below a node of the trie, by their places there."""
+        """Return (index, rest of the token) for the allowed tokens below a trie node that can change the trail."""
         tables, texts = self._tables, self._vocabulary.tokens
         depth = int(tables.trie.depth[node])
         tokens = tables.trie.ids[tables.below(node)]
@@ -446,7 +449,7 @@ class DistinctGuide(RememberingGuide):
         return found
 
     def bytes_needed(self, states: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Bytes that complete a text from each of the states; NEVER from DEAD."""
+        """Return the bytes that complete a text from each state; NEVER from DEAD."""
         with self._lock, self._meter:
             places = [self._ready(state) for state in np.asarray(states).reshape(-1).tolist()]
             costs = [
@@ -456,7 +459,7 @@ class DistinctGuide(RememberingGuide):
             return np.array(costs, np.int32)
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
-        """As `guides.healing.TrieGuide` says."""
+        """See `guides.healing.TrieGuide`."""
         most = None if left is None else left_of(left)
         after = self.after_tokens(state, node)
         with self._lock, self._meter:
@@ -467,22 +470,22 @@ class DistinctGuide(RememberingGuide):
             return self._tables.pack(np.array([fit[each] for each in after.tolist()], np.bool_), node)
 
     def distance_below(self, state: int, node: int) -> int:
-        """As `guides.healing.TrieGuide` says."""
+        """See `guides.healing.TrieGuide`."""
         after = set(self.after_tokens(state, node).tolist()) - {DEAD}
         with self._lock, self._meter:
             return min((1 + self._distance(self._place(each)) for each in after), default=NEVER)
 
     def chart_state(self, state: int) -> int:
-        """The chart's part of a state."""
+        """Return the chart state of a state."""
         return self._place(state_of(state, MOST_LEFT))[0]
 
     def describe(self, state: int) -> str:
-        """The bytes that may follow, in words, as the chart has it."""
+        """Describe the next bytes that the chart allows."""
         return super().describe(self.chart_state(state))
 
 
 def _without_space(data: bytes) -> bytes:
-    """A token that begins between values without space in front, and behind where it surely is between values, too."""
+    """Strip leading space from a token that begins between values, and trailing space if it also ends between values."""
     data = data.lstrip(SPACE)
     short = data.rstrip(SPACE)
     return short if b'"' not in data and short[-1:] in b"[]{}" else data

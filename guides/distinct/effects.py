@@ -1,4 +1,4 @@
-"""Effects of tokens on a trail, as far as they do not depend on what has been written."""
+"""Effects of tokens on trails, as far as they do not depend on the values written so far."""
 
 from __future__ import annotations
 
@@ -43,30 +43,30 @@ _HEAD = re.compile(rb'(?:[^"\\]|\\.)*', re.DOTALL)
 VALUE_MODES = (ITEM, COLON, TEXT, TEXT_ESCAPE, WORD)
 EACH_TOKEN = 600
 UNKNOWN, NOTHING = -2, -1
-"""Numbers of no effects: of tokens that have not been looked at, and of those that do not matter."""
+"""Pseudo effect numbers: UNKNOWN for tokens not yet read, NOTHING for tokens that never matter."""
 NO_RIVALS, SOME_RIVALS, EARLY, NAMING, SETTLED, READ = range(6)
-"""Where an item has no rivals; has some; may have some, which nobody knows, and so between items; has none, and a name
-in progress may be one that is there; can come to nothing that is there; and where a trail alone tells."""
+"""Knowledge about an item: it has no rivals; it has rivals; it may have rivals (also used between items); it has none,
+but a name in progress may equal an earlier one; it can equal no earlier value; only a full trail decides."""
 MOST_FOLLOWED = 256
-"""Most tokens with which a name goes on that are followed, to find out whether very many values may come."""
+"""Maximum number of tokens that `stays_roomy` follows to decide whether very many values remain possible."""
 MOST_ALIKE = 1 << 11
-"""Of how many kinds of places it is remembered which tokens matter."""
+"""Number of cached `Unsafe` sets, and of masks cached per `Met`."""
 MOST_SHARED = 64
-"""Of how many places the effects are kept for all guides of a vocabulary."""
+"""Number of (containers, mode) pairs whose effects all guides of a vocabulary share."""
 
 
 class Effect(NamedTuple):
     """The effect of a token.
 
-    trail: what it leads to from a trail without values
-    wholes: the items that it has in whole, of an array whose items must differ; names: the names of the object
-    is_told: whether what is here says all that there is to say
-    goes_on: whether something begins with which the text might have no end
-    begins_word: whether it is the beginning of a word, with nothing but space before it
-    is_loose: whether it has the end of a value, or nothing, so that it matters if the container has rivals
-    stays: whether it is in the item that it begins in to its end
-    stays_free: whether nothing in progress behind it can come to what is there, if the container has no rivals
-    member: the value that it has in whole of the member whose value comes, if that is no container
+    trail: the trail after the token, from a trail without values
+    wholes: complete items in the token, of an array of unique items; names: complete names in it, of the object
+    is_told: whether the effect is known without the trail's values
+    goes_on: whether something begins in the token after which a completion may not exist
+    is_loose: whether the token ends a value or leaves the trail unknown, so that rivals of the container matter
+    stays: whether the whole token lies in the item in which it begins
+    begins_word: whether the token is optional space and the beginning of a word
+    stays_free: whether nothing in progress after the token can equal a written value, if the container has no rivals
+    member: the complete value in the token of the member whose value comes, if that is no container
     """
 
     trail: JSONTrail | None
@@ -86,11 +86,11 @@ UNTOLD = Effect(None, (), frozenset(), is_told=False, goes_on=False, is_loose=Tr
 
 
 class Move(NamedTuple):
-    """The effect of a token on a place, if all is allowed that it has.
+    """The effect of a token on a place, assuming that its values are allowed.
 
-    ends: whether nothing is remembered behind it; or else, down: how many containers end in it; up: how many objects
-    begin then; mode: what comes next
-    stays: as an effect says; is_same: whether it goes on with what is in progress; has_names: whether it has a name or
+    ends: whether the trail ends with the token; if not: down: number of containers that end; up: number of objects that
+    then begin; mode: what comes next
+    stays: as in `Effect`; is_same: whether it continues the piece in progress; has_names: whether it contains a name or
     begins one
     """
 
@@ -109,14 +109,14 @@ _UNSEEN = Move(True, 0, 0, WORD, False, False, False)
 
 @dataclass(slots=True)
 class Unsafe:
-    """The tokens that a state of the chart allows and that must not come after all trails.
+    """Tokens that a state of the chart allows and that some trails refuse.
 
-    tested: those of which nothing is known
-    loose: those after which a container may be one that is there, or may come to such ones only
-    members: such ones that have the value of a member, by that value
-    wholes, named: by an item, or a name, that must not be there
-    doubled: of those with an item in whole, those that end the string in progress as the same one, by how that begins
-    words: by a word, those that lead on where that word is not there
+    tested: tokens of which nothing is known; a trail must read them
+    loose: tokens after which a container may equal an earlier one, or have no other completion
+    members: loose tokens that complete a member's value, by that value
+    wholes, named: tokens by an item, or name, that must not have been written before
+    doubled: tokens with a complete item that also end the string in progress as that item, by how that string begins
+    words: tokens by a word; the text can be completed if that word has not been written
     """
 
     tested: list[int] = field(default_factory=list[int])
@@ -130,7 +130,7 @@ class Unsafe:
     _every: frozenset[int] | None = None
 
     def every(self) -> frozenset[int]:
-        """All of them; not before all are noted."""
+        """Return all tokens, cached. Call only when all are noted."""
         if self._every is None:
             by_value = (self.wholes, self.named, self.words, self.members)
             tokens = (tokens for each in by_value for tokens in each.values())
@@ -139,14 +139,14 @@ class Unsafe:
 
 
 SAFE = Unsafe()
-"""Where all tokens may come after all trails."""
+"""No token is refused by any trail."""
 
 
 class Narrow(NamedTuple):
-    """Tokens after which a word may not come to very many values, with bytes that begin with their own after which a
-    word may end, None where none are known.
+    """Tokens after which a word cannot become very many values, with their bytes plus a shortest completion of the
+    word; None where no completion is known.
 
-    powers: those that begin with a power of ten; others: all others
+    powers: tokens that begin with e or E; others: the rest
     """
 
     powers: dict[int, bytes | None]
@@ -154,11 +154,9 @@ class Narrow(NamedTuple):
 
 
 class Met:
-    """The effects of tokens on a trail without values, as far as they have been asked for.
+    """Effects of tokens on one trail without values, computed on demand. Hold the lock of `TokenSummaries`.
 
-    Hold the lock of `TokenSummaries`.
-
-    effects: those that may matter, one for all tokens that may be looked at together
+    effects: effects that may matter; tokens that need the same checks share one
     """
 
     def __init__(self, blank: JSONTrail, count: int) -> None:
@@ -172,7 +170,7 @@ class Met:
     def grouped(
         self, tokens: list[int], effect_of: Callable[[bytes], Effect], texts: Sequence[bytes | None]
     ) -> tuple[Tokens, Tokens]:
-        """Tokens, among some, that may matter, and the numbers of their effects."""
+        """Return those tokens that may matter, and the numbers of their effects."""
         asked = np.array(tokens, np.int64)
         new: list[int] = asked[self._groups[asked] == UNKNOWN].tolist()
         for token in new:
@@ -205,7 +203,7 @@ class Met:
 
 
 def _likeness(text: bytes | None, mode: int) -> Any:
-    """The key that beginnings of words have in common that may come to as many values; names themselves."""
+    """Return a key that word beginnings share if they can become equally many values; the text itself outside words."""
     if text is None or mode != WORD:
         return text
     mantissa, power, _ = text.lower().partition(b"e")
@@ -219,7 +217,7 @@ def _likeness(text: bytes | None, mode: int) -> Any:
 
 
 class Effects:
-    """The effects of one guide's tokens; hold the automaton's lock."""
+    """Effects of one guide's tokens; hold the automaton's lock."""
 
     def __init__(
         self,
@@ -239,7 +237,7 @@ class Effects:
         self._summaries = summaries
         self._texts = vocabulary.tokens
         self._steps = steps
-        # What tokens do to trails without values is the same in all guides that read strings alike.
+        # The effect on a trail without values is the same in all guides with the same string spelling.
         with summaries.lock:
             readers = summaries.readers
             kind = (trails.canonical, trails.with_names)
@@ -252,9 +250,10 @@ class Effects:
         self._mets: dict[tuple[int, int], Met] = {}
 
     def unsafe(self, state: int, number: int, mode: int, rivals: int, allowed: Callable[[], Mask]) -> Unsafe:
-        """The tokens to be looked at in a state of the chart, of those that it allows.
+        """Return the allowed tokens that need a look at the trail, in a state of the chart.
 
-        number: of the shape; rivals: as the constants say. To early items those that end a string or word may matter.
+        number: of the shape; rivals: NO_RIVALS, SOME_RIVALS, EARLY, ... For EARLY, tokens that end a string or word may
+        matter too.
         """
         key = (state, number, mode, rivals)
         known = self._unsafe.get(key)
@@ -269,7 +268,7 @@ class Effects:
         tokens, groups = self._asked(allowed, met, number, mode, rivals)
         if not len(tokens):
             return SAFE
-        # Many states lead on alike.
+        # Many states have equal successors.
         after = self._steps.after_each(state, tokens)
         alike = (number, mode, rivals, tokens.tobytes(), after.tobytes())
         known = self._alike.get(alike)
@@ -280,12 +279,13 @@ class Effects:
         return known
 
     def _asked(self, allowed: Mask, met: Met, number: int, mode: int, rivals: int) -> tuple[Tokens, Tokens]:
-        """The tokens of a mask that may matter, and the numbers of their effects."""
+        """Return the tokens of a mask that may matter, and the numbers of their effects."""
         shape, summaries = self._trails.shapes[number], self._summaries
         if rivals != SETTLED or not shape.depth:
             some = summaries.quoted if mode in STRINGS else summaries.ending if mode == WORD else allowed
             return self._grouped(met, shape, tokens_of(allowed & some))
-        # In the middle of an item only those matter that end it or have names, and many states have the same of them.
+        # In the middle of an item only tokens that end it or contain names matter. Many states have the same set of
+        # them.
         risky = (summaries.naming if self._open_names else summaries.closing)[mode in STRINGS].within(allowed)
         key = (self._open_names, risky.bits.tobytes())
         known = met.risky.get(key)
@@ -304,7 +304,7 @@ class Effects:
             return met.grouped(tokens, lambda data: self._effect(met.blank, shape, data), self._texts)
 
     def move(self, number: int, mode: int, token: int) -> Move | None:
-        """The move of a token from a place; None if that is not known without a trail."""
+        """Return the move of a token from a place; None if only a trail can tell."""
         data = self._summaries.text(token)
         if mode in (TEXT, NAME_TEXT) and b'"' not in data and b"\\" not in data:
             return _ON[mode]
@@ -337,9 +337,9 @@ class Effects:
     def _look_groups(
         self, after: Tokens, met: Met, tokens: Tokens, groups: Tokens, found: Unsafe, *, rivals: int
     ) -> None:
-        """As `_find_unsafe`, of tokens with the states after them and the numbers of their effects.
+        """Fill in `found` for tokens, given their successors in the chart and effect numbers.
 
-        Looks once at all that lead to one state.
+        Tokens with the same effect and successor are examined once.
         """
         order = np.lexsort((tokens, after, groups))
         tokens, after, groups = tokens[order], after[order], groups[order]
@@ -367,7 +367,7 @@ class Effects:
                 self._note(found, alike, effect, effect.names)
 
     def _note(self, found: Unsafe, tokens: list[int], effect: Effect, names: frozenset[bytes]) -> None:
-        """Note the items and names of tokens."""
+        """Note the items and names that tokens contain."""
         for whole in effect.wholes:
             found.wholes.setdefault(whole, []).extend(tokens)
             if isinstance(whole, bytes):
@@ -379,11 +379,11 @@ class Effects:
             found.named.setdefault(name, []).extend(tokens)
 
     def _free_name(self, state: int, blank: JSONTrail, effect: Effect) -> bytes | None:
-        """Some name that may come after a token in the same object: if it is not there, it takes no more to go on."""
+        """Return a name that may follow a token in the same object. If it is unused, the text can be completed."""
         at = effect.trail
         if at is None or at.frame.name is not None or state == DEAD:
             return None
-        # It is not known which name it is that is in progress before the token, and then there.
+        # The blank trail does not know which name is in progress before the token; that name is then used.
         if at.frame.parent is not blank.frame.parent or blank.mode in (NAME_TEXT, NAME_ESCAPE):
             return None
         name = self._continuations.bounds.some_name(state, at.mode, at.text)
@@ -392,7 +392,7 @@ class Effects:
     def _note_loose(self, state: int, blank: JSONTrail, effect: Effect, tokens: list[int], found: Unsafe) -> None:
         """Note tokens that matter if the container has rivals.
 
-        Those that do not end an object matter by the names only that are needed for what makes it another one.
+        If very many values remain possible inside an object that does not end, only the names that lead there matter.
         """
         at, names = effect.trail, None
         if effect.is_told and at is not None and blank.frame.kind is OBJECT and not _between(at.frame, blank.frame)[0]:
@@ -407,7 +407,7 @@ class Effects:
             found.named.setdefault(name, []).extend(tokens)
 
     def _note_onward(self, state: int, blank: JSONTrail, effect: Effect, tokens: list[int], found: Unsafe) -> None:
-        """Note tokens in which something begins with which the text might have no end."""
+        """Note tokens in which something begins after which a completion may not exist."""
         at = effect.trail
         assert at is not None
         more = self._room(state, at)
@@ -425,7 +425,7 @@ class Effects:
                 found.words.setdefault(word, []).append(token)
 
     def _room(self, state: int, trail: JSONTrail) -> frozenset[bytes] | None:
-        """The names that are needed for a piece that may come to very many values; None where none may come."""
+        """Return the names to write before a piece with very many possible values; None if no such piece is found."""
         if state == DEAD:
             return frozenset()  # the chart does not allow it
         mode, kind, bounds = trail.mode, trail.frame.kind, self._continuations.bounds
@@ -441,7 +441,8 @@ class Effects:
         return bounds.room(state, mode, kind, trail.text)
 
     def narrow(self, state: int, allowed: Callable[[], Mask]) -> Narrow:
-        """The tokens that go on with a word in a state of the chart, so that it may not come to very many values."""
+        """Return the tokens that continue a word in a state of the chart so that it can no longer become very many
+        values."""
         known = self._narrow.get(state)
         if known is None:
             if len(self._narrow) >= MAX_KNOWN >> 4:
@@ -458,7 +459,7 @@ class Effects:
         return known
 
     def stays_roomy(self, state: int, trail: JSONTrail, allowed: Mask) -> bool:
-        """Tell whether very many values may come behind a name in progress, whatever it goes on with."""
+        """Test whether very many values remain possible after a name in progress, for every next token."""
         bounds, summaries = self._continuations.bounds, self._summaries
         tokens = tokens_of(allowed & ~summaries.quoted)
         if len(tokens) > MOST_FOLLOWED:
@@ -471,7 +472,7 @@ class Effects:
         return True
 
     def met_words(self, narrow: Narrow, begin: bytes, targets: Targets) -> tuple[list[bytes], list[int]]:
-        """The ends of a word that begins so and makes it one of the targets; tokens after which it may be no other."""
+        """Return the endings that make a word one of the targets, and the tokens after which it may have to be one."""
         ends = [head for head in self._summaries.enders_of(begin) if word_of(begin + head) in targets]
         endings = narrow.others
         if narrow.powers and targets.continues_word(WordBegin(begin + b"e")):
@@ -479,7 +480,7 @@ class Effects:
         return ends, [token for token, rest in endings.items() if rest is None or word_of(begin + rest) in targets]
 
     def _met(self, number: int, mode: int) -> Met:
-        """The effects of tokens in containers of a shape, of all guides that read strings alike."""
+        """Return the effects for containers of a shape, shared by all guides with the same string spelling."""
         own = self._mets.get((number, mode))
         if own is None:
             shape, known = self._trails.shapes[number], self._summaries.effects
@@ -522,7 +523,7 @@ class Effects:
         goes_on = not is_after and not is_same_piece
         names = frozenset(each.value for each in outside if each.is_name and isinstance(each.value, bytes))
         if names and blank.mode in (NAME_TEXT, NAME_ESCAPE):
-            return untold  # one of them may be the name that is in progress before the token
+            return untold  # one of them may equal the name in progress before the token
         begins_word = found.mode == WORD and joined(found.text) == data.lstrip(SPACE)
         return Effect(
             found,
@@ -538,18 +539,18 @@ class Effects:
         )
 
     def _stays_free(self, at: JSONTrail, blank: JSONTrail) -> bool:
-        """As `Effect` says: no value of an object has rivals, and of containers that begin in it none is there yet."""
+        """Compute `Effect.stays_free`: an object's member values have no rivals, and the new container is still empty."""
         frame, around = at.frame, blank.frame.parent
         if blank.frame.kind is not OBJECT:
             return False
         if frame.parent is around:
             return frame.name is not None
-        # Where it is not directly in the object it would matter what stands before it.
+        # Deeper in the object, earlier parts of the containers would matter.
         is_directly_in = frame.parent is not None and frame.parent.parent is around
         return is_directly_in and not frame.length and self._continuations.is_settled(at)
 
     def _blank(self, trails: JSONTrails, shape: Shape, mode: int) -> JSONTrail:
-        """A trail without values in containers as some are."""
+        """Return a trail without values in containers of a shape."""
         frame: OpenContainer | None = None
         around = 0
         for number, (kind, is_watched) in enumerate(reversed(shape.kinds[:LEVELS])):
@@ -559,13 +560,13 @@ class Effects:
             around = trails.shape(around, kind, is_watched=is_watched)
             frame = OpenContainer(frame, kind, written, around, name=b"" if kind is OBJECT and is_value else None)
         assert frame is not None
-        # What no string begins with, so that the one in progress is none of those that tokens have in whole
+        # No string begins with NUL, so the one in progress differs from all strings that tokens contain.
         text = None if mode not in STRINGS else b"\0\\" if mode in (TEXT_ESCAPE, NAME_ESCAPE) else b"\0"
         return JSONTrail(frame, mode, text)
 
 
 def _between(frame: OpenContainer, blank: OpenContainer) -> tuple[int, list[OpenContainer]]:
-    """The number of containers that ended since a blank one was there, and those that began after them."""
+    """Return the number of containers that ended since a blank frame, and the list of those that began after it."""
     begun: list[OpenContainer] = []
     while True:
         around: OpenContainer | None = blank

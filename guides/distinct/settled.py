@@ -1,11 +1,11 @@
-"""Places of items whose tokens are read into a trail only later, since the chart tells what may follow.
+"""Spots: classes of places inside items for which the chart determines the mask, so that the trail is read only later.
 
-An item of an array whose items must differ is *settled* once nothing that it may come to is there. From then on the
-chart tells what may follow, but for tokens in which the item ends, after which another one must be left; for names that
-an object has already; and for what a single token has in whole. Before that it is *early* where it can come to
-something else after every token, however it begins. So a place is a state of the chart with the kinds of the containers
-around and what comes next in them; its mask is the chart's unless that allows a token that may have, or lead to, what
-must not be there (`Effects.unsafe`). The same holds between items, and of objects whose names must differ.
+An item of an array of unique items is *settled* once it can equal no earlier item. From then on the chart determines
+what may follow, except for tokens that end the item (another one must remain possible), names that an object already
+has, and values that a single token contains in whole. Before that the item is *early* if every next token leaves it
+very many other values. A spot is a chart state with the kinds of the containers around and the mode. Its mask is the
+chart's unless that allows a token that may contain, or lead to, a repeated value (`Effects.unsafe`). The same holds
+between items, and for objects whose names must differ.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from .trail import Beginnings, JSONTrails, Shape
 from .values import OBJECT
 
 EACH_SPOT, EACH_MOVE = 500, 100
-"""About how many bytes a spot takes, and each move from it."""
+"""Approximate bytes of a spot, and of each move from it."""
 Copying = Callable[[], Mask]
-"""Makes a copy of the chart's mask, which is mostly not needed."""
+"""Returns a copy of the chart's mask; called only if needed."""
 NO_SIGNATURE = -2
 
 
 class Spot:
-    """The part that places have in common of which the chart's state is equal, and what is around and comes next.
+    """A class of places with equal chart state, containers around and mode.
 
-    told: how much is known, as the constants of `effects` say
-    is_unlike: whether no item that is there, or in progress, is one that tokens have in whole
-    is_between: whether the place is between the items of an array that must differ, or in one that is no container
-    is_piece: whether an item or name is in progress that may be one that is there, and very many others
-    moves: the spots after tokens, None where a trail is to be read; exits: the chart's states after those that end the
-    array
-    unsafe: the tokens that may not come after all trails; None until somebody looks
-    is_roomy: whether very many values may come after all others; is_plain: and there is none
-    signature: of the chart's mask then, as long as its numbers mean the same
+    told: how much is known, a constant of `effects`
+    is_unlike: whether no earlier item, nor the one in progress, is a value that a single token can contain
+    is_between: whether the place is between the items of an array of unique items, or in a scalar item
+    is_piece: whether an item or name is in progress that may equal an earlier one, or very many other values
+    moves: spots after tokens, None where the trail must be read; exits: chart states after tokens that end the array
+    unsafe: tokens that some trails refuse; None until `look`
+    is_roomy: whether very many values remain possible after all other tokens; is_plain: whether moreover `unsafe` is
+    empty
+    signature: of the chart's mask if is_plain, until `forget_signatures`
     """
 
     __slots__ = (
@@ -78,11 +78,12 @@ class Spot:
 
 
 class SettledSpots:
-    """The spots of one guide; hold the automaton's lock. Items are followed over their end in canonical spelling only.
+    """The spots of one guide; hold the automaton's lock. Only with canonical spelling are items followed beyond their
+    end.
 
-    items: where items of arrays begin that must differ
-    open_names: whether objects may have names that the schema does not mention; scarce: whether these may be so few
-    that all can be there, so that no object is settled before it ends
+    items: where items of arrays of unique items begin
+    open_names: whether objects may have names that the schema does not list; scarce: whether these may be so few that
+    an object could use them all; then no object is settled before it ends
     """
 
     def __init__(
@@ -108,12 +109,12 @@ class SettledSpots:
         self._spots: dict[tuple[int, int, int, int, bool], Spot] = {}
 
     def forget_signatures(self) -> None:
-        """Forget what the chart's signatures are, whose numbers may come to mean something else."""
+        """Reset the signatures of spots, since the chart is about to renumber them."""
         for spot in self._spots.values():
             spot.signature = NO_SIGNATURE
 
     def spot(self, state: int, trail: JSONTrail) -> Spot:
-        """The spot of a place."""
+        """Return the spot of a place."""
         shape, told = self._trails.shapes[trail.frame.shape], self._told(state, trail)
         is_unlike = False
         if told != READ and shape.is_outer and self._follows_items:
@@ -137,7 +138,7 @@ class SettledSpots:
         return known
 
     def _told(self, state: int, trail: JSONTrail) -> int:
-        """Tell how much the chart tells of a place."""
+        """Return how much the chart determines at a place, as a constant of `effects`."""
         frame, mode, shape = trail.frame, trail.mode, self._trails.shapes[trail.frame.shape]
         if frame.is_open or shape.is_deep or mode in (FIRST, NAME_ESCAPE):
             return READ
@@ -155,7 +156,7 @@ class SettledSpots:
         return EARLY if is_early else SETTLED
 
     def _told_between(self, state: int, trail: JSONTrail, shape: Shape) -> int:
-        """As `_told`, of an item that is no container, and between items."""
+        """Return `_told` for a scalar item, and between items."""
         mode = trail.mode
         if mode == WORD:
             return SETTLED if self._differs(trail) else READ
@@ -167,7 +168,7 @@ class SettledSpots:
         return EARLY if mode in (ITEM, AFTER) and shape.is_outer and self._follows_items else READ
 
     def _differs(self, trail: JSONTrail) -> bool:
-        """Tell whether what is in progress can be nothing that is there, and tokens have neither in whole."""
+        """Test whether the piece in progress can equal no earlier item, and single tokens contain neither."""
         written = trail.frame.written
         if not self._trails.canonical or written is None or written.has_whole or not self._trails.is_free(trail):
             return False
@@ -179,7 +180,7 @@ class SettledSpots:
     # Moves
 
     def after(self, spot: Spot, token: int) -> Spot | None:
-        """The spot that a token leads to; None if a trail is to be read, or the array ends, or the token is refused."""
+        """Return the spot after a token; None if the trail must be read, the array ends, or the token is refused."""
         if token in spot.moves:
             return spot.moves[token]
         state = DEAD if spot.told == READ else self._steps.after(spot.state, token)
@@ -189,7 +190,7 @@ class SettledSpots:
         stays = self._stays(spot, move)
         if not stays:
             if spot.unsafe is None:
-                return None  # nobody knows yet
+                return None  # not known yet
             if not spot.is_roomy or token in spot.unsafe.every() or self._is_to_be_read(spot, move):
                 return self._moved(spot, token, None)
         if move.ends:
@@ -197,7 +198,7 @@ class SettledSpots:
         return self._moved(spot, token, None if move.ends else self._target(spot, move, state, stays=stays))
 
     def after_at_once(self, spot: Spot, token: int) -> Spot | None:
-        """As `after`, where that takes a call of a kernel at most; None elsewhere."""
+        """Return `after` if that takes at most one kernel call; else None."""
         if spot.told == READ or token in spot.moves:
             return None
         state = self._steps.after_at_once(spot.state, token)
@@ -207,7 +208,7 @@ class SettledSpots:
         return self._moved(spot, token, self._target(spot, move, state, stays=True))
 
     def _move(self, spot: Spot, token: int) -> Move | None:
-        """The move of a token that the chart allows; None if it has names that may be there."""
+        """Return the move of an allowed token; None if it contains names that may be used already."""
         move = self._effects.move(spot.shape, spot.mode, token)
         return None if move is None or (self._open_names and move.has_names) else move
 
@@ -217,19 +218,19 @@ class SettledSpots:
         return after
 
     def _stays(self, spot: Spot, move: Move) -> bool:
-        """Tell whether a token that the chart allows leads on in the same item, which is no less settled then."""
+        """Test whether an allowed token stays in the same item, which remains at least as settled."""
         if spot.told == SETTLED:
             return move.stays
         return spot.is_piece and move.is_same and move.mode == spot.mode
 
     def _is_to_be_read(self, spot: Spot, move: Move) -> bool:
-        """Tell whether an item ends in a token so that what comes behind is to be read."""
+        """Test whether an item ends in a token after which the trail must be read."""
         if move.stays or (spot.is_between and spot.mode in (ITEM, AFTER)):
             return False
         return spot.told == EARLY or not self._trails.shapes[spot.shape].is_outer or not self._follows_items
 
     def _target(self, spot: Spot, move: Move, state: int, *, stays: bool) -> Spot | None:
-        """The spot after a move; None if that depends on what has been written."""
+        """Return the spot after a move; None if that depends on written values."""
         shape = spot.shape
         for _ in range(move.down):
             shape = self._trails.shapes[shape].around
@@ -244,16 +245,16 @@ class SettledSpots:
                 return None
             if not is_between and (self._scarce or mode in (NAME_ESCAPE, TEXT_ESCAPE)):
                 return None
-        # Tokens that have an item in whole are not safe, but one that ends an object may end one without anything.
+        # Tokens with a complete item are unsafe, but a token that ends an object may complete an empty one.
         may_be_whole = told == EARLY and is_between and (mode == TEXT or (spot.mode == NAME and not spot.is_between))
         return self._at(state, shape, mode, told, spot.is_unlike and not may_be_whole)
 
     # Masks
 
     def look(self, spot: Spot, allowed: Copying, trail: Callable[[], JSONTrail]) -> None:
-        """Find out which tokens may not come after all trails that lead to a spot, if that is not known.
+        """Compute the tokens that some trails at a spot refuse, if not known.
 
-        trail: reads one of these
+        trail: reads one of these trails
         """
         state, shape, mode = spot.state, spot.shape, spot.mode
         if spot.unsafe is not None or spot.told == READ:
@@ -268,7 +269,7 @@ class SettledSpots:
                 is_roomy = self._effects.stays_roomy(state, trail(), allowed())
         met = [*unsafe.wholes, *unsafe.words]
         if spot.is_between and (spot.is_unlike or spot.told == SETTLED):
-            # What tokens have in whole is nothing that is there, or in progress (`_differs`).
+            # Values that single tokens contain are neither written nor in progress (`_differs`).
             met = [each for each in met if each not in self._summaries.whole]
         is_met = bool(unsafe.tested or met or (self._open_names and unsafe.named))
         is_loose = spot.told == EARLY and (unsafe.loose or unsafe.members)
@@ -277,7 +278,8 @@ class SettledSpots:
         spot.unsafe = unsafe
 
     def unsafe(self, spot: Spot, trail: JSONTrail, allowed: Copying) -> Unsafe:
-        """The tokens that may not come in a spot after all trails, or all with rivals, or without any, as one has."""
+        """Return the tokens that may be refused in a spot: by any trail, or by trails with (or without) rivals, as this
+        one."""
         frame = trail.frame
         if spot.unsafe is not None and (spot.told == SETTLED or spot.is_between or spot.is_piece):
             return spot.unsafe
@@ -285,7 +287,7 @@ class SettledSpots:
         return self._effects.unsafe(spot.state, frame.shape, trail.mode, rivals, allowed)
 
     def is_inside(self, spot: Spot) -> bool:
-        """Tell whether all texts that come to the chart's state of a spot are in an item, and so have a trail."""
+        """Test whether all texts that reach a spot's chart state are within an item, and so have a trail."""
         if spot.told == READ or not self._follows_items or self._trails.with_names:
             return False
         return spot.mode == TEXT or not spot.is_between

@@ -1,9 +1,9 @@
-"""Reads texts as JSON, which the chart beside has seen that they are, into what must be remembered of them.
+"""Reads texts, which the chart has accepted as JSON, into trails: the written values that later ones must differ from.
 
-A trail begins with an array whose items must differ, or with a name of an object whose names must, and ends with it.
-Members of objects within it have different names.
+A trail begins with an array of unique items, or with a name of an object whose names must differ, and ends with it.
+Objects within it have unique names.
 
-Items of watched arrays and names of watched objects begin at places that the chart tells (`Beginnings`).
+The chart tells where items of watched arrays and names of watched objects begin (`Beginnings`).
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from .values import ARRAY, OBJECT, Kind, Ledger, Value, Values, WordBegin, Writt
 
 SPACE = b" \t\n\r"
 LEVELS = 6
-"""From how many containers on a trail counts as deeper than tokens tell."""
+"""Maximum nesting for which the effects of tokens are tabulated."""
 
 
 class Shape(NamedTuple):
     """The kinds of the containers around a place.
 
-    kinds: from the innermost on, with whether their items may have to differ; one more than LEVELS if there are more
-    around: the number of the shape without the innermost; depth: containers within the innermost array whose items must
-    differ, all of them if there is none; is_outer: whether no other such array is around it; is_deep: whether more are
-    around than `kinds` has
+    kinds: kind and whether items may have to differ, innermost first; at most LEVELS + 1 entries
+    around: number of the shape without the innermost container
+    depth: containers within the innermost array of unique items; all of them if there is none
+    is_outer: whether exactly one array of unique items is around; is_deep: whether `kinds` has more than LEVELS entries
     """
 
     kinds: tuple[tuple[Kind, bool], ...]
@@ -63,7 +63,7 @@ class Shape(NamedTuple):
 _STOP = re.compile(rb'["\\]')
 WORD_END = re.compile(rb"[ \t\n\r,\]}]")
 _HALVES = re.compile("[\ud800-\udc7f\udd00-\udfff]")
-"""Without those that stand for bytes which are no UTF-8."""
+"""Surrogate halves, except those that stand for invalid UTF-8 bytes."""
 _BEGUN = re.compile(rb"\\u[0-9a-fA-F]{0,3}\Z")
 _CERTAIN = re.compile(
     rb"(?:[^\\]|\\[^u]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}|\\u(?![dD][89abAB])[0-9a-fA-F]{4})*", re.DOTALL
@@ -71,9 +71,9 @@ _CERTAIN = re.compile(
 
 
 class Completed(NamedTuple):
-    """A value or name whose end a text had.
+    """A value or name that a text completes.
 
-    begun: whether its beginning was there too; inside: whether that was in a container that began in the text
+    begun: whether the text contains its beginning too; inside: whether it lies in a container that began in the text
     """
 
     value: Value
@@ -86,18 +86,18 @@ Log = list[Completed] | None
 
 
 class ReadPlaces:
-    """The places of a text by itself: what begins in it need not differ, and what must not be there ends it."""
+    """Places in a text read without a chart: no array that begins in it has unique items, and an equal item ends it."""
 
     def may_differ(self, at: int) -> bool:
-        """Tell whether the items of an array may have to differ, one of which begins at a place."""
+        """Test whether the array whose first item begins at a place may require unique items."""
         return False
 
     def is_free(self, at: int) -> bool:
-        """Tell whether they need not any more, though they might have had to at the items before."""
+        """Test whether an array no longer requires unique items at a place."""
         return False
 
     def leave(self, at: int) -> bool:
-        """Go on without what does not allow equal items, behind one that is there already; False if nothing does."""
+        """After an equal item, drop the readings of the chart that forbid it. Return False if none remains."""
         return False
 
 
@@ -109,31 +109,31 @@ class JSONTrails:
     """Reads texts into trails.
 
     canonical: whether every string has one spelling; with_names: whether trails may begin with names
-    whole: values that tokens have in whole
+    whole: values that a single token can contain in whole
     """
 
     def __init__(self, *, canonical: bool, with_names: bool = False, whole: frozenset[Value] = frozenset()) -> None:
         self.canonical = canonical
         self.with_names = with_names
-        # What may stand before that which a trail begins with
+        # Bytes that may precede the array or name with which a trail begins
         self.openings = re.compile(rb"[\[{,]" if with_names else rb"\[")
         self.nothing = WrittenValues(Ledger(whole), 0)
         self.values = Values()
         self.shapes = [Shape((), 0, 0, False, False)]
         self._shape_numbers: dict[tuple[int, Kind, bool], int] = {}
-        # About how much memory the states take that trails are given out with, but for the containers in them
+        # Approximate memory of the trails of states, without their containers
         self.states_bytes = 0
 
     def begin(self) -> JSONTrail:
-        """The trail in an array whose first item is to come, and whose items must differ."""
+        """Return the trail at the start of an array of unique items."""
         return JSONTrail(OpenContainer(None, ARRAY, self.nothing, self.shape(0, ARRAY, is_watched=True)), FIRST)
 
     def begin_names(self) -> JSONTrail:
-        """The trail in an object before a name, none of which before matters."""
+        """Return the trail before a name of an object, whose earlier names do not matter."""
         return JSONTrail(OpenContainer(None, OBJECT, self.nothing, self.shape(0, OBJECT, is_watched=False)), NAME)
 
     def shape(self, around: int, kind: Kind, *, is_watched: bool) -> int:
-        """The number of a container within those of a number; is_watched: whether items may have to differ."""
+        """Return the shape number of a container within another shape; is_watched: whether items may have to differ."""
         key = (around, kind, is_watched)
         known = self._shape_numbers.get(key)
         if known is None:
@@ -146,7 +146,7 @@ class JSONTrails:
         return known
 
     def piece(self, trail: JSONTrail) -> bytes:
-        """As much of the string in progress as is certain, in its canonical spelling; a word as it is written."""
+        """Return the certain part of the string in progress, canonically spelt; a word as written."""
         raw = joined(trail.text)
         if self.canonical or trail.mode not in STRINGS or b"\\" not in raw:
             return raw
@@ -154,13 +154,13 @@ class JSONTrails:
         return _spelt(certain.group() if certain else b"")
 
     def is_within_escape(self, trail: JSONTrail) -> bool:
-        """Tell whether what comes next is the rest of an escape."""
+        """Test whether an escape sequence is in progress."""
         if trail.mode in (TEXT_ESCAPE, NAME_ESCAPE):
             return True
         return not self.canonical and _BEGUN.search(joined(trail.text)[-6:]) is not None
 
     def is_free(self, trail: JSONTrail) -> bool:
-        """Tell whether the string or word in progress can come to nothing that matters."""
+        """Test whether the string or word in progress can equal no target. Cached in the trail."""
         free = trail.is_free
         if free is None:
             targets = trail.frame.targets
@@ -174,31 +174,31 @@ class JSONTrails:
     def read(
         self, trail: JSONTrail, data: bytes, at: int, places: ReadPlaces, log: list[Completed] | None = None
     ) -> tuple[JSONTrail | None, int]:
-        """The trail after data[at:], and the end of data; None and where its array has ended, or need not be remembered
-        any more, or -1 where a value is there that must not be.
+        """Return the trail after data[at:], and len(data).
 
-        log: takes what the text has in whole
+        If the trail ends: None and the position, or None and -1 where a value is refused. log: receives completed
+        values
         """
         return _Reading(self, trail, data, at, places, log).result()
 
     def longer(self, trail: JSONTrail, data: bytes) -> JSONTrail:
-        """The trail after more bytes of the string in progress."""
+        """Return the trail after more bytes of the string in progress."""
         self.states_bytes += len(data)
         return JSONTrail(trail.frame, trail.mode, more_of(trail.text, data), trail.is_free or None)
 
     def decided(self, frame: OpenContainer, *, must: bool) -> OpenContainer:
-        """An array of which it is known now whether its items must differ."""
+        """Return an open array once it is known whether its items must differ."""
         shape = self.shape(self.shapes[frame.shape].around, ARRAY, is_watched=must)
         return OpenContainer(frame.parent, ARRAY, self.nothing if must else None, shape, rivals=frame.rivals)
 
     def freed(self, frame: OpenContainer) -> OpenContainer:
-        """An array whose items need not differ any more."""
+        """Return an array whose items need not differ any more."""
         shape = self.shape(self.shapes[frame.shape].around, ARRAY, is_watched=False)
         parts, length = frame.parts, frame.length
         return OpenContainer(frame.parent, ARRAY, None, shape, rivals=frame.rivals, parts=parts, length=length)
 
     def inner(self, frame: OpenContainer, byte: int) -> tuple[OpenContainer, int]:
-        """A container that begins within another one, and what comes next in it."""
+        """Return the container that a bracket opens within another one, and what comes next in it."""
         if byte == 0x5B:
             shape = self.shape(frame.shape, ARRAY, is_watched=True)
             return OpenContainer(frame, ARRAY, None, shape, is_open=True, rivals=frame.targets.rivals(ARRAY)), FIRST
@@ -206,16 +206,16 @@ class JSONTrails:
         return OpenContainer(frame, OBJECT, self.nothing, shape, rivals=frame.targets.rivals(OBJECT)), NAME
 
     def whole(self, frame: OpenContainer) -> Value:
-        """The value of a container that ends."""
+        """Return the value of a container that ends."""
         spend(10 * frame.length)
         parts = items_of(frame.parts)
         return self.values.array(parts) if frame.kind is ARRAY else self.values.object(parts)
 
 
 class _Reading:
-    """One call of `JSONTrails.read`: the trail so far, and the place in the text.
+    """One call of `JSONTrails.read`: the trail so far, and the position in the text.
 
-    opened: how many containers have begun in the text and not ended; begun: whether the value in progress has
+    opened: number of containers that began in the text and are open; begun: whether the value in progress began in it
     """
 
     __slots__ = ("at", "begun", "data", "frame", "free", "log", "mode", "opened", "places", "text", "trails")
@@ -234,7 +234,7 @@ class _Reading:
         self.begun = False
 
     def result(self) -> tuple[JSONTrail | None, int]:
-        """As `JSONTrails.read`."""
+        """Read the text; see `JSONTrails.read`."""
         size = len(self.data)
         while self.at < size:
             if self.mode in STRINGS:
@@ -284,12 +284,12 @@ class _Reading:
         return self._complete(word, self._having(self.frame, word))
 
     def _having(self, frame: OpenContainer, value: Value) -> OpenContainer | None:
-        """A container with one more value; None if it must not be there."""
+        """Return a container with one more value; None if the value is refused."""
         after = frame.having(value)
         return self.trails.freed(frame).having(value) if after is None and self.places.leave(self.at) else after
 
     def _complete(self, value: Value, after: OpenContainer | None, mode: int = AFTER) -> int:
-        """A value or name is complete, which leads to a container with it, if it may be there."""
+        """Complete a value or name. `after` is the container with it, None if refused."""
         if after is None:
             return _REFUSED
         if self.log is not None:
@@ -298,12 +298,12 @@ class _Reading:
         return self._go_on(after)
 
     def _go_on(self, frame: OpenContainer) -> int:
-        """Go on in a container, if something is to be remembered in it, or of it."""
+        """Continue in a container; end the trail if nothing needs remembering there."""
         self.frame = frame
         return _ENDED if frame.written is None and frame.parent is None else _GOES_ON
 
     def _between(self) -> int:
-        """Read what is no part of a string or word."""
+        """Read one byte outside strings and words."""
         frame, byte = self.frame, self.data[self.at]
         if byte in SPACE:
             self.at += 1
@@ -337,7 +337,7 @@ class _Reading:
         return _GOES_ON
 
     def _may_be_free(self) -> bool:
-        """Tell whether an item begins in an array whose items before had to differ, and need not any more."""
+        """Test whether an item begins in an array whose earlier items had to differ, and whose items need not any more."""
         frame = self.frame
         return frame.kind is ARRAY and frame.written is not None and frame.length > 0 and self.places.is_free(self.at)
 
@@ -359,9 +359,9 @@ class _Reading:
 
 
 def _spelt(raw: bytes) -> bytes:
-    """A string's canonical spelling, whatever way it is written; it may end in the middle of a character.
+    """Return a string's canonical spelling. It may end in the middle of a character.
 
-    Half of a surrogate pair is written as an escape.
+    Unpaired surrogates are written as escapes.
     """
     whole = raw.decode("utf-8", "surrogateescape")
     try:
@@ -373,10 +373,10 @@ def _spelt(raw: bytes) -> bytes:
 
 
 class Beginnings:
-    """Says where rules are called that return to the nodes that are watched; hold the automaton's lock.
+    """Tells in which chart states something watched begins: where a call is open that returns to a watched node.
 
-    marks: nodes, also those that are made later
-    beside_free: whether something that is not watched may stand at the same place
+    Hold the automaton's lock. marks: watched nodes; the set may grow later
+    beside_free: whether something unwatched may begin at the same places
     """
 
     def __init__(self, automaton: ChartAutomaton, marks: set[int], *, beside_free: bool = False) -> None:
@@ -386,7 +386,7 @@ class Beginnings:
         self._known: dict[int, bool] = {}
 
     def may_be(self, state: int) -> bool:
-        """Tell whether something that is watched may begin in a state of the chart."""
+        """Test whether something watched may begin in a state of the chart."""
         known = state != DEAD and self._known.get(state)
         if known is None:
             if len(self._known) >= MAX_STEPS:
@@ -400,15 +400,15 @@ class Beginnings:
         return known
 
     def places(self, state: int, data: bytes) -> ChartPlaces:
-        """The places within a text that is read in a state of the chart."""
+        """Return the places of a text that is read from a state of the chart."""
         return ChartPlaces(self._automaton, self, state, data)
 
 
 class ChartPlaces(ReadPlaces):
-    """The states of a chart within a text, as `ReadPlaces` says.
+    """Places in a text with the chart's states, for `JSONTrails.read`.
 
-    Items of arrays may differ, or else need not: the chart reads both. Once two are equal it goes on without the arrays
-    in which they must differ: behind items of all others `EQUAL_ITEM` leads on.
+    The chart reads both alternatives, arrays of unique items and others. After an equal item it drops those whose items
+    must differ: only the others have a transition over `EQUAL_ITEM`.
     """
 
     __slots__ = ("_automaton", "_begun", "_data", "_has_left", "_items", "_state")
@@ -417,31 +417,31 @@ class ChartPlaces(ReadPlaces):
         self._automaton = automaton
         self._items = items
         self._data = data
-        # The state that was known last, and where
+        # Last state computed, and its position
         self._state = state
         self._begun = 0
         self._has_left = False
 
     def before(self, at: int) -> int:
-        """The state before a place."""
+        """Return the state before a position."""
         begun = self._begun
         return self._automaton.read(self._state, self._data[begun:at]) if at > begun else self._state
 
     def may_differ(self, at: int) -> bool:
-        """As `ReadPlaces` says."""
+        """See `ReadPlaces.may_differ`."""
         return self._items.may_be(self.before(at))
 
     def is_free(self, at: int) -> bool:
-        """As `ReadPlaces` says."""
+        """See `ReadPlaces.is_free`."""
         return self._items.beside_free and not self.may_differ(at)
 
     def leave(self, at: int) -> bool:
-        """As `ReadPlaces` says."""
+        """See `ReadPlaces.leave`."""
         after = self._automaton.step(self.before(at), EQUAL_ITEM) if self._items.beside_free else DEAD
         if after != DEAD:
             self._state, self._begun, self._has_left = after, at, True
         return after != DEAD
 
     def last(self, after: int) -> int:
-        """The state behind all of the text, which is `after` if nothing was left; DEAD if the text leads nowhere."""
+        """Return the state after the whole text: `after` unless `leave` changed the reading; DEAD if there is none."""
         return self.before(len(self._data)) if self._has_left else after

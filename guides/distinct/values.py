@@ -1,6 +1,6 @@
-"""JSON values as what equal ones have in common: strings, numbers, true, false and null, arrays and objects.
+"""Canonical keys of JSON values, equal for equal values, and persistent sets of written values.
 
-Sets of values that have been written grow by one, and containers among them are grouped by their parts.
+Such a set grows by one value at a time. Containers of a set are found by their parts.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ Kind = Literal["array", "object"]
 ARRAY: Kind = "array"
 OBJECT: Kind = "object"
 EACH_VALUE, EACH_PART = 400, 600
-"""About how many bytes a container takes without its parts, and each of these where containers are grouped by them."""
+"""Approximate bytes of a container without its parts, and of each part."""
 _NUMBER = re.compile(rb"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([-+]?[0-9]+))?\Z")
 
 
 def word_of(word: bytes) -> tuple[Any, ...]:
-    """The key that equal numbers have in common: sign, digits and power of ten; of anything else, itself."""
+    """Return a key for a scalar that is no string. Numbers: sign, digits and exponent, equal for equal values; else the
+    text."""
     spend(len(word))
     number = _NUMBER.match(word)
     if not number:
@@ -37,15 +38,15 @@ def word_of(word: bytes) -> tuple[Any, ...]:
 
 
 def key_of(value: tuple[Any, ...]) -> bytes:
-    """The key of numbers that differ in the power of ten only: sign and digits; of others, their text."""
+    """Return the sort key of a word: of numbers, sign and digits without exponent; of others, the text."""
     return b"".join(value[1:3])
 
 
 class WordBegin:
-    """The beginning of a word, and of which keys a word has one that begins so.
+    """The beginning of a word, for tests against `key_of` keys.
 
-    prefix: what such a key begins with; or it is `exact`, what it is if nothing but zeros and a power of ten follows
-    is_exact: whether nothing else can follow
+    prefix: keys of words with this beginning start with it, or equal `exact` if only zeros and an exponent follow
+    is_exact: whether only `exact` is possible
     """
 
     __slots__ = ("exact", "is_exact", "prefix")
@@ -61,12 +62,12 @@ class WordBegin:
         self.is_exact = bool(power)
 
     def suits(self, key: bytes) -> bool:
-        """Tell whether a word of that key may begin so."""
+        """Test whether a word with that key may begin so."""
         return key == self.exact or (not self.is_exact and key.startswith(self.prefix))
 
 
 class KeyIndex:
-    """Keys in order, each with how many values were written before the first one that has it."""
+    """Sorted keys, each with the number of the first value that has it."""
 
     __slots__ = ("_keys", "_numbers")
 
@@ -75,14 +76,14 @@ class KeyIndex:
         self._numbers: dict[bytes, int] = {}
 
     def add(self, key: bytes, number: int) -> None:
-        """Note the key of a value that is written after all others."""
+        """Add the key of the latest value."""
         if key not in self._numbers:
             spend(len(key) >> 4)
             insort(self._keys, key)
             self._numbers[key] = number
 
     def beginning(self, begin: bytes, count: int) -> Iterator[bytes]:
-        """The keys of the first `count` values that begin so."""
+        """Yield the keys with a prefix, among the first `count` values."""
         keys = self._keys
         at = bisect_left(keys, begin)
         while at < len(keys) and keys[at].startswith(begin):
@@ -92,12 +93,12 @@ class KeyIndex:
             at += 1
 
     def is_among(self, key: bytes, count: int) -> bool:
-        """Tell whether one of the first `count` values has a key."""
+        """Test whether one of the first `count` values has a key."""
         return self._numbers.get(key, count) < count
 
 
 def _whole_number(digits: bytes) -> int:
-    """The result of int(), of more digits than it reads at a time, too."""
+    """Convert digits like int(), without its limit on their number."""
     sign = -1 if digits[:1] == b"-" else 1
     plain = digits.lstrip(b"+-").lstrip(b"0")
     spend(len(plain) * len(plain) >> 8)
@@ -109,9 +110,9 @@ def _whole_number(digits: bytes) -> int:
 
 
 class Container:
-    """An array or object that has been written; equal ones of one guide are one object.
+    """A complete array or object, interned per guide.
 
-    parts: the items of an array, the values by the names of an object
+    parts: tuple of items, or dict of values by name
     """
 
     __slots__ = ("__weakref__", "kind", "parts")
@@ -121,36 +122,36 @@ class Container:
         self.parts = parts
 
     def has(self, at: int | bytes) -> bool:
-        """Tell whether there is something at an index, or by a name."""
+        """Test whether there is a part at an index or name."""
         return at < len(self.parts) if isinstance(at, int) else at in self.parts
 
 
 Value = bytes | tuple[Any, ...] | Container
-"""What equal JSON values have in common: bytes for strings, tuples for numbers, true, false and null; hashable."""
+"""Key of a JSON value: bytes for strings, tuples for numbers, true, false and null; hashable."""
 
 
 EMPTY: dict[Kind, Container] = {ARRAY: Container(ARRAY, ()), OBJECT: Container(OBJECT, dict[bytes, Any]())}
-"""The array without items and the object without members, of all guides."""
+"""The empty array and the empty object, shared by all guides."""
 
 
 class Values:
-    """The arrays and objects of one guide."""
+    """Interning table for the arrays and objects of one guide."""
 
     def __init__(self) -> None:
-        # Most of those that are tried are given up at once
+        # Most containers that are tried are dropped at once
         self._known: WeakValueDictionary[Any, Container] = WeakValueDictionary()
 
     @property
     def held_bytes(self) -> int:
-        """About how much memory they take."""
+        """Approximate memory of the containers."""
         return sum(EACH_VALUE + EACH_PART * len(each.parts) for each in self._known.values())
 
     def array(self, items: list[Value]) -> Container:
-        """The array of some items."""
+        """Return the array with some items."""
         return self._one((ARRAY, *items), ARRAY, tuple(items))
 
     def object(self, members: list[tuple[bytes, Value]]) -> Container:
-        """The object of some members."""
+        """Return the object with some members."""
         return self._one(frozenset(members), OBJECT, dict(members))
 
     def _one(self, key: Any, kind: Kind, parts: Any) -> Container:
@@ -162,25 +163,25 @@ class Values:
 
 
 Rivals = tuple[Container, ...]
-"""The containers that one in progress may still come to."""
+"""Written containers that a container in progress may still equal."""
 
 
 def having(rivals: Rivals, at: int | bytes, part: Value) -> Rivals:
-    """Those of some containers that have something at an index, or by a name."""
+    """Return those containers that have `part` at an index or name."""
     spend(len(rivals))
     return tuple(each for each in rivals if each.has(at) and each.parts[at] == part)
 
 
 UNSORTED = 4
-"""How many of the last values are looked through one by one, so that a set that is only tried is no part of a ledger:
-of those, that would take all that was written to be copied for the one that a text goes on with."""
+"""Number of recent values that a set searches linearly. Sets that are only tried stay out of the ledger, which would
+otherwise be copied for the set that the text continues with."""
 _serials = count(1)
 
 
 class Ledger:
-    """Values in the order in which they were written, for all sets that are the first so many of them.
+    """Written values in order, shared by all sets that are a prefix of it.
 
-    whole: those that tokens have in whole; texts: the strings; words: keys of numbers, true, false and null
+    whole: values that a single token can contain; texts: the strings; words: keys of numbers, true, false and null
     """
 
     def __init__(self, whole: Collection[Value] = ()) -> None:
@@ -190,7 +191,7 @@ class Ledger:
         self.words = KeyIndex()
 
     def add(self, value: Value) -> None:
-        """Write one more value, which is not there."""
+        """Append a value that is not in the ledger."""
         number = self.numbers[value] = len(self.numbers)
         if isinstance(value, bytes):
             self.texts.add(value, number)
@@ -198,7 +199,7 @@ class Ledger:
             self.words.add(key_of(value), number)
 
     def first(self, count: int) -> Ledger:
-        """A copy with the first values only."""
+        """Return a copy of the first `count` values."""
         spend(100 * count)
         copied = Ledger(self.whole)
         for value in islice(self.numbers, count):
@@ -207,19 +208,19 @@ class Ledger:
 
 
 class WrittenValues:
-    """A set of values: the first ones of a ledger, and a few that came last.
+    """A persistent set of values: a prefix of a ledger, and a few recent ones.
 
-    count: how many there are; serial: a number that no other set has; has_whole: whether tokens have one in whole
+    count: its size; serial: unique number of the set; has_whole: whether a single token can contain one of the values
     """
 
     __slots__ = ("_containers", "_first", "_last", "_ledger", "_next", "count", "has_whole", "serial")
 
     def __init__(self, ledger: Ledger, first: int, last: tuple[Value, ...] = (), *, has_whole: bool = False) -> None:
-        # How many values of the ledger count, and those that came last
+        # Length of the ledger's prefix, and the recent values
         self._ledger = ledger
         self._first = first
         self._last = last
-        # A value and the set with that one more, the last of which that was asked for
+        # The last extension: a value, and the set with it
         self._next: tuple[Value, WrittenValues] | None = None
         self._containers: dict[Kind, Rivals] = {}
         self.count = first + len(last)
@@ -230,7 +231,7 @@ class WrittenValues:
         return value in self._last or self._ledger.numbers.get(value, self._first) < self._first  # type: ignore[arg-type]
 
     def among(self, values: Collection[Value]) -> list[Value]:
-        """Those of some values that are there."""
+        """Return those of some values that are in the set."""
         found = [value for value in self._last if value in values]
         numbers, first = self._ledger.numbers, self._first
         if first and len(numbers) < len(values):
@@ -238,7 +239,7 @@ class WrittenValues:
         return found + [value for value in values if numbers.get(value, first) < first] if first else found
 
     def adding(self, value: Value) -> WrittenValues:
-        """The set with one more value."""
+        """Return the set with one more value."""
         known = self._next
         if known is not None and known[0] == value:
             return known[1]
@@ -250,7 +251,7 @@ class WrittenValues:
         return more
 
     def _sort(self) -> None:
-        """Make the set a beginning of a ledger."""
+        """Move the recent values into the ledger, or into a copy if another set has extended it."""
         ledger = self._ledger
         if len(ledger.numbers) != self._first:
             ledger = ledger.first(self._first)
@@ -259,16 +260,16 @@ class WrittenValues:
         self._ledger, self._first, self._last = ledger, self.count, ()
 
     def beginning(self, begin: bytes) -> Iterator[bytes]:
-        """The strings that begin so."""
+        """Yield the strings with a prefix."""
         yield from (text for text in self._last if isinstance(text, bytes) and text.startswith(begin))
         yield from self._ledger.texts.beginning(begin, self._first)
 
     def continues(self, begin: bytes) -> bool:
-        """Tell whether some string begins so."""
+        """Test whether a string has a prefix."""
         return next(self.beginning(begin), None) is not None
 
     def continues_word(self, begin: WordBegin) -> bool:
-        """Tell whether some number, true, false or null may begin so."""
+        """Test whether a number, true, false or null may begin so."""
         if any(isinstance(value, tuple) and begin.suits(key_of(value)) for value in self._last):
             return True
         words, first = self._ledger.words, self._first
@@ -277,14 +278,14 @@ class WrittenValues:
         return not begin.is_exact and next(words.beginning(begin.prefix, first), None) is not None
 
     def ends(self, begin: bytes, rests: Collection[bytes]) -> list[bytes]:
-        """Those of some rests that complete a string which begins so."""
+        """Return those of some endings that complete `begin` to a string in the set."""
         if self.count > len(rests):
             return [rest for rest in rests if begin + rest in self]
         size = len(begin)
         return [text[size:] for text in self.beginning(begin) if text[size:] in rests]
 
     def containers(self, kind: Kind) -> Rivals:
-        """The arrays, or objects."""
+        """Return the arrays or the objects of the set, cached."""
         known = self._containers.get(kind)
         if known is None:
             spend(5 * self.count)
