@@ -485,7 +485,7 @@ class DistinctGuide(RememberingGuide):
 
 
 def _without_space(data: bytes) -> bytes:
-    """Strip leading space from a token that begins between values, and trailing space if it also ends between values."""
+    """Strip leading space from a token that begins between values, and trailing space if it ends between values too."""
     data = data.lstrip(SPACE)
     short = data.rstrip(SPACE)
     return short if b'"' not in data and short[-1:] in b"[]{}" else data

@@ -539,7 +539,7 @@ class Effects:
         )
 
     def _stays_free(self, at: JSONTrail, blank: JSONTrail) -> bool:
-        """Compute `Effect.stays_free`: an object's member values have no rivals, and the new container is still empty."""
+        """Compute `Effect.stays_free`: member values of an object have no rivals, and the new container is empty."""
         frame, around = at.frame, blank.frame.parent
         if blank.frame.kind is not OBJECT:
             return False

@@ -337,7 +337,7 @@ class _Reading:
         return _GOES_ON
 
     def _may_be_free(self) -> bool:
-        """Test whether an item begins in an array whose earlier items had to differ, and whose items need not any more."""
+        """Test whether an item begins in an array whose earlier items had to differ, and whose items no longer do."""
         frame = self.frame
         return frame.kind is ARRAY and frame.written is not None and frame.length > 0 and self.places.is_free(self.at)
 

@@ -1,10 +1,10 @@
-"""The rules of a schema's formulas, and of what they have in common: all that the lowerings of containers build on.
+"""The rules of a schema's formulas and of their common parts, on which the lowerings of containers build.
 
-Rules of numbers, strings and white space that many schemas have are fragments, lowered once in a process. A search
-ahead, without recursion, finds the places from which a text can be completed, and remembers them (`Liveness`).
+Common rules of numbers, strings and white space are fragments, lowered once per process. A lookahead without recursion
+finds the places from which a text can be completed (`Liveness`).
 
-The lengths of texts of values are numbers (`Measures`): parts that a value has several times are measured once. A value
-may be a few lists that hold one another twenty times over: its text has millions of bytes, and is never made.
+The lengths of texts are computed, not the texts (`Measures`). Shared parts of values are measured once: nested lists
+that share parts may have texts of many megabytes.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from .numbers.texts import fewest_number_bytes, number_rule, spelt_numbers
 from .strings.lowering import REGEX, StringLowering, in_quotes, plan
 
 MOST = 2**28
-"""The greatest number that is told; whatever takes more is out of every budget's reach."""
+"""Cap on lengths; no token budget is larger."""
 
 
 class Measure(NamedTuple):
-    """The bytes of a text that begins in the first column, and how many line breaks are in it."""
+    """The bytes of a text that starts in the first column, and its number of line breaks."""
 
     length: int
     lines: int
@@ -53,12 +53,12 @@ EMPTY = Measure(2, 0)
 
 
 class Measures:
-    """Measures the texts that json.dumps writes: without any white space, or with so many blanks for each level.
+    """Measures texts as json.dumps writes them: without white space, or with `indent` blanks per level.
 
-    But for numbers, which are written as the spelling has it; one that stands for a set as the shortest of the set.
-    of_strings: the bytes that nodes which count characters say of a string that stands for a set; it may have fewer
-    uniform: whether every item counts as long as the longest of its array, where nobody knows which of them are left
-    spare: how many bytes more a name counts, where nobody knows which of them are left
+    Numbers are spelt as the schema allows; a number that stands for a set counts as the shortest of the set.
+    of_strings: bytes of a string that stands for a set, as the counting nodes promise them; it may have fewer
+    uniform: whether each item counts as the longest of its array, because it is unknown which items remain
+    spare: bytes added to each name, because it is unknown which names remain
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class Measures:
         self._uniform = uniform
         self._spare = spare
         self._spelling: Spelling = spelling
-        # The containers themselves are kept, so that their numbers stay theirs.
+        # Holds the containers too, so that no `id` is reused.
         self._known: dict[int, tuple[Any, Measure]] = {}
 
     def of(self, value: Any) -> Measure:
-        """The measure of a value's text."""
+        """Return the measure of a value's text."""
         waiting = [value]
         while waiting:
             part = waiting[-1]
@@ -113,11 +113,11 @@ class Measures:
         if self._indent is None:
             return Measure(min(length, MOST), 0)
         lines = sum(part.lines for part in parts) + len(parts) + 1
-        # Each line of a part begins a level deeper; the last one, of the closing bracket, does not.
+        # Each line of a part is indented one level more, except that of the closing bracket.
         return Measure(min(length + len(parts) + 1 + self._indent * (lines - 1), MOST), min(lines, MOST))
 
     def _scalar(self, value: Any) -> int:
-        """The bytes of a value that is no container."""
+        """Return the bytes of a scalar."""
         if isinstance(value, StandingText) and self._of_strings is not None:
             return min(self._of_strings(value.case), MOST)
         if isinstance(value, str):
@@ -138,7 +138,7 @@ class Measures:
 
 
 MAX_NODES = 2000
-"""Up to how many nodes a piece has that is kept."""
+"""Maximum number of nodes of a cached fragment."""
 PlaceT = TypeVar("PlaceT")
 Rules = dict[tuple[Formula, int], int]
 UNKNOWN = -1
@@ -146,14 +146,14 @@ UNKNOWN = -1
 
 @kept(512, 32 << 20)
 def number_fragment(case: Number, spelling: Spelling) -> Fragment | None:
-    """The rule of a set of numbers; None if there are none, or too many."""
+    """Return the rule of a set of numbers; None if it is empty or too large."""
     node = spelt_numbers(case, spelling)
     return None if node is None else _lowered(node)
 
 
 @kept(512, 32 << 20)
 def string_fragment(case: String, escapes: Escapes) -> Fragment | None:
-    """The rule of a set of strings, quotes included; None if there are none, or it is too large, or no syntax tells."""
+    """Return the rule of a set of strings with quotes; None if it is empty, too large, or not expressible as syntax."""
     if case.values is not None or case.quote is not None or case.excluded:
         return None
     if case == REGEX:
@@ -164,7 +164,7 @@ def string_fragment(case: String, escapes: Escapes) -> Fragment | None:
 
 @kept(64, 1 << 20)
 def space_fragment(spacing: Spacing) -> tuple[Fragment, dict[int, int]]:
-    """All rules of white space together, and where each starts, by the `id` of its node, which a spacing keeps."""
+    """Return all rules of white space as one fragment, with the start of each by the `id` of its node."""
     graph = Graph()
     lowering = Lowering(graph)
     starts = {id(node): lowering.rule(node) for node in spacing.rules}
@@ -182,7 +182,7 @@ def _lowered(node: Node) -> Fragment | None:
 
 
 def _regexes(escapes: Escapes) -> Fragment:
-    """The format `regex` alone: groups may nest, which no pattern and no condition on lengths can say."""
+    """Return the rules of the format `regex` alone: nested groups are not regular."""
     graph = Graph()
     bodies = {name: spell(body, escapes) for name, body in rules().items()}
     start = graph.begin_rule()
@@ -198,10 +198,10 @@ def _regexes(escapes: Escapes) -> Fragment:
 
 
 class Liveness(Generic[PlaceT]):
-    """Answers for places that lead to one another, or to themselves, but never back.
+    """Memoised reachability of an end, on an acyclic graph of places (self-loops excepted).
 
-    may_end: whether everything may end at a place; after: the places after it, those nearest to an end first;
-    methods of who keeps the search, which must not keep them, or both would stay until Python looks for circles
+    may_end: whether everything may end at a place; after: the next places, nearest to an end first. Both are methods of
+    the owner of this search; weak references avoid a cycle that only the garbage collector would free
     """
 
     def __init__(self, may_end: Callable[[PlaceT], bool], after: Callable[[PlaceT], Iterable[PlaceT]]) -> None:
@@ -210,7 +210,7 @@ class Liveness(Generic[PlaceT]):
         self._known: dict[PlaceT, bool] = {}
 
     def __call__(self, place: PlaceT) -> bool:
-        """Tell whether an end can be reached from a place."""
+        """Test whether an end can be reached from a place."""
         known = self._known.get(place)
         if known is not None:
             return known
@@ -235,9 +235,9 @@ class Liveness(Generic[PlaceT]):
 
 
 class Marks(NamedTuple):
-    """Nodes at which a text must not have something twice that the graph does not tell apart; filled as they are made.
+    """Nodes where repeats are forbidden that the graph cannot detect. Filled as nodes are made.
 
-    items: the nodes that items return to which must differ; names: those that names of members return to
+    items: return nodes of items that must differ; names: return nodes of member names that must differ
     """
 
     items: set[int]
@@ -245,13 +245,14 @@ class Marks(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """The items and names to be watched.
+    """The repeats to watch for.
 
-    items: whether there are arrays; repeating: whether items must be there in one, so that a shortest text repeats them
-    names: whether there are objects; spare: how many bytes longer than a shortest name one is that must be there
-    beside_free: whether some of the arrays stand where others may be whose items need not differ
-    open_names: whether objects may have names that the schema does not mention; scarce_names: whether such names may be
-    so few that all of them can be there
+    items: whether some arrays have unique items; repeating: whether one requires items, so that a shortest text repeats
+    them
+    names: whether some names must differ; spare: bytes by which a required name may exceed the shortest one
+    beside_free: whether at the place of such an array, another without unique items is possible
+    open_names: whether objects may have names that the schema does not list; scarce_names: whether such names may be so
+    few that an object can use them all
     """
 
     items: bool = False
@@ -264,7 +265,7 @@ class Watch(NamedTuple):
 
     @property
     def any(self) -> bool:
-        """Tell whether there is anything to be watched."""
+        """True if anything must be watched."""
         return self.items or self.names
 
 
@@ -272,9 +273,9 @@ NO_WATCH = Watch()
 
 
 class RuleLowering(ABC):
-    """Adds the values of a schema's formulas to a graph, a rule each; whoever derives from this gives them bodies.
+    """Adds the values of a schema's formulas to a graph, one rule each; subclasses define the bodies.
 
-    marks: filled as nodes are made; watch: what must not be there twice, and is not told apart by the graph
+    marks: filled as nodes are made; watch: repeats that the graph cannot detect
     """
 
     def __init__(
@@ -293,7 +294,7 @@ class RuleLowering(ABC):
         self.form = form
         self.graph = Graph() if graph is None else graph
         self.lowering = Lowering(self.graph)
-        # Taken over: what is made again, after an exception, begins with none that may be in the middle of a change.
+        # Taken over from an earlier attempt: after an exception, start without half-changed state.
         conjunctions, schema.conjunctions = schema.conjunctions, {}
         self.strings = StringLowering(self.lowering, form.escapes, conjunctions)
         self._values: Rules = {}
@@ -309,7 +310,7 @@ class RuleLowering(ABC):
         self._numbers: dict[Number, int] = {}
 
     def root(self) -> int:
-        """The rule of the whole text."""
+        """Return the rule of the whole text."""
         around = self.form.spacing.around()
         value = self.value(self.schema.root, 0)
         if around == Text(b""):
@@ -321,15 +322,15 @@ class RuleLowering(ABC):
         return start
 
     def value(self, formula: Formula, depth: int) -> int:
-        """The rule of the values of a formula, in a container at `depth`."""
+        """Return the rule of a formula's values, in a container at `depth`."""
         return self._rule(self._values, LazyValue, formula, depth)
 
     def member(self, formula: Formula, depth: int) -> int:
-        """The rule of colon and value, after the name of a member of an object at `depth`."""
+        """Return the rule of colon and value, after a member's name in an object at `depth`."""
         return self._rule(self._members, LazyMember, formula, depth)
 
     def _rule(self, known: Rules, kind: type[LazyValue], formula: Formula, depth: int) -> int:
-        """The rule of a formula at a depth; its body is defined when it is reached."""
+        """Return the rule of a formula at a depth. Its body is defined when a state first needs it."""
         if not self._is_indented:
             depth = 0
         key = formula, depth
@@ -340,7 +341,7 @@ class RuleLowering(ABC):
         return rule
 
     def number_rule(self, case: Number) -> int:
-        """The rule of a set of numbers, of which there is one."""
+        """Return the rule of a set of numbers, shared."""
         rule = self._numbers.get(case)
         if rule is None:
             fragment = number_fragment(case, self.form.spelling)
@@ -350,10 +351,10 @@ class RuleLowering(ABC):
         return rule
 
     def string_rule(self, case: String) -> int | None:
-        """The rule of a set of strings, of which there is one; None if no string is in it."""
+        """Return the rule of a set of strings, shared; None if the set is empty."""
         rule = self._strings.get(case, UNKNOWN)
         if rule == UNKNOWN:
-            # Few schemas have the same names that are none of these: to look for them takes as long as to make them.
+            # Excluded names are rarely shared between schemas, so that a cache lookup would not pay.
             fragment = None if case.excluded else string_fragment(case, self.form.escapes)
             if fragment is not None:
                 rule = self.graph.insert(fragment)
@@ -366,31 +367,31 @@ class RuleLowering(ABC):
         return rule
 
     def shortest(self, formula: Formula, depth: int = 0) -> int:
-        """The bytes of a short text of a formula's values, in a container at `depth`."""
+        """Return the bytes of a short text of a formula's values, in a container at `depth`."""
         known = self._shortest.get(formula)
         if known is None:
             known = self._shortest[formula] = self._measures.of(self.schema.minimal_instance(formula))
         return min(known.length + known.lines * self.form.spacing.indent * depth, MOST)
 
     def length_of(self, value: Any, depth: int) -> int:
-        """The bytes of a short text of one value, in a container at `depth`."""
+        """Return the bytes of a short text of one value, in a container at `depth`."""
         length, lines = self._measures.of(value)
         return min(length + lines * self.form.spacing.indent * depth, MOST)
 
     def line(self, depth: int) -> int:
-        """The bytes of white space that must stand before an item or member, in a container at `depth`.
+        """Return the bytes of required white space before an item or member, in a container at `depth`.
 
-        Nothing may cost more in parts than it was said to cost as a whole, or budgets end in dead ends.
+        The parts must never cost more than the promised whole, or token budgets end in dead ends.
         """
         return self.last_line(depth + 1)
 
     def last_line(self, depth: int) -> int:
-        """The bytes of white space that must stand before the bracket that closes a container at `depth`."""
+        """Return the bytes of required white space before the closing bracket of a container at `depth`."""
         spacing = self.form.spacing
         return 1 + spacing.indent * depth if spacing.depends_on_depth else 0
 
     def gap(self, space: Node, target: int) -> int:
-        """The entry of white space before `target`; one rule for each of `Spacing.rules`, copied at the first."""
+        """Return the entry of white space before `target`. All `Spacing.rules` are inserted at the first use."""
         if isinstance(space, Text):
             return self.graph.literal(space.data, target)
         if isinstance(space, Repeat) and space.max == 1 and isinstance(space.item, Text):
@@ -398,7 +399,7 @@ class RuleLowering(ABC):
         return self.graph.node(links=((CALL, self.space_rule(space), target),))
 
     def space_rule(self, space: Node) -> int:
-        """The rule of a kind of white space, of which there is one."""
+        """Return the rule of a kind of white space, shared."""
         if not self._spaces:
             fragment, starts = space_fragment(self.form.spacing)
             first = self.graph.insert(fragment)
@@ -406,32 +407,32 @@ class RuleLowering(ABC):
         return self._spaces[id(space)]
 
     def text(self, data: bytes, target: int) -> int:
-        """The entry of fixed bytes before `target`."""
+        """Return the entry of fixed bytes before `target`."""
         return self.graph.literal(data, target)
 
     def after_name(self, formula: Formula, depth: int, target: int) -> int:
-        """The entry of colon and value, after the name of a member of an object at `depth`."""
+        """Return the entry of colon and value, after a member's name in an object at `depth`."""
         return self.graph.node(links=((CALL, self.member(formula, depth), target),))
 
     def length_after_name(self, formula: Formula, depth: int) -> int:
-        """The bytes of colon and value, as `after_name`."""
+        """Return the bytes of colon and value after a member's name."""
         return 1 + bool(self.line(0)) + self.shortest(formula, depth + 1)
 
     @abstractmethod
     def weight_of(self, formula: Formula) -> int:
-        """As `NamedRule.weight`, of the rule of a member with a formula's values. Raises LimitError."""
+        """Return `NamedRule.weight` of the rule of a member with a formula's values. Raises LimitError."""
 
     @abstractmethod
     def define_value(self, start: int, formula: Formula, depth: int) -> None:
-        """Give the current rule its body: the alternatives of the formula."""
+        """Define the body of the current rule: the alternatives of the formula."""
 
     @abstractmethod
     def define_member(self, start: int, formula: Formula, depth: int) -> None:
-        """Give the current rule its body: colon, and the alternatives of the formula."""
+        """Define the body of the current rule: colon, and the alternatives of the formula."""
 
 
 class LazyValue(NamedRule):
-    """The rule of a formula's values in a container at a depth, as long as it is not reached: one object for each."""
+    """A rule of a formula's values in a container at a depth, not yet defined."""
 
     __slots__ = ("_depth", "_formula", "_lowering")
 
@@ -441,36 +442,36 @@ class LazyValue(NamedRule):
         self._depth = depth
 
     def define(self, start: int) -> None:
-        """Give the rule its body."""
+        """Define the rule's body."""
         self._lowering.define_value(start, self._formula, self._depth)
 
     def promise(self) -> int:
-        """The bytes of a short text."""
+        """Return the bytes of a short text."""
         return self._lowering.shortest(self._formula, self._depth)
 
     def weight(self) -> int:
-        """The weight of defining the rule. Raises LimitError."""
+        """Return the work of defining the rule. Raises LimitError."""
         return self._lowering.weight_of(self._formula)
 
     def name(self) -> str:
-        """The name that people know the rule by."""
+        """Return the readable name of the rule."""
         return self._lowering.schema.formulas.place_of(self._formula)
 
     def pointer(self) -> str:
-        """The place of the formula in the schema."""
+        """Return the JSON pointer of the formula in the schema."""
         return self._lowering.schema.formulas.pointer_of(self._formula)
 
 
 class LazyMember(LazyValue):
-    """The rule of colon and value in an object at a depth."""
+    """A rule of colon and value in an object at a depth, not yet defined."""
 
     __slots__ = ()
     has_siblings = True
 
     def define(self, start: int) -> None:
-        """Give the rule its body."""
+        """Define the rule's body."""
         self._lowering.define_member(start, self._formula, self._depth)
 
     def promise(self) -> int:
-        """The bytes of a short text."""
+        """Return the bytes of a short text."""
         return self._lowering.length_after_name(self._formula, self._depth)

@@ -1,13 +1,12 @@
 """Schema documents: one scan that checks them and finds their resources, and the references between them.
 
-A document is scanned once, without recursion: every subschema becomes a `Subschema`, keyword values are
-checked, `$id` and anchors are registered, references are collected. Nothing is ever fetched: a reference
-leads into the document, into `resources`, or to one of the published metaschemas.
+A document is scanned once, without recursion: every subschema becomes a `Subschema`, keyword values are checked, `$id`
+and anchors are registered, references are collected. Nothing is ever fetched: a reference leads into the document, into
+`resources`, or to one of the published metaschemas.
 
-References that lead back to themselves without stepping into the instance are refused, as far as anything is judged by
-them (`Loops`). Subschemas that say the same are told by their words, wherever they stand (`wording_of`): programs write
-small ones in full, hundreds of times. Annotations say nothing; the order of properties does, as texts may be written
-in it.
+Reference loops without a step into the instance are refused if they are reachable from the root (`Loops`). Small
+subschemas have structural keys that are equal wherever they stand (`wording_of`), since generators repeat them hundreds
+of times. Annotations are no part of a key; the order of properties is, as texts may be written in it.
 """
 
 from __future__ import annotations
@@ -61,21 +60,21 @@ class SchemaOptions:
 
 
 HOLDING = ("$defs", "definitions")
-"""Keywords whose value has schemas by names that no instance ever has."""
+"""Keywords whose value maps arbitrary names to schemas that apply to nothing by themselves."""
 
 IN_PLACE = ("$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
-"""Keywords whose subschemas speak of the same instance as the schema that has them."""
+"""Keywords whose subschemas apply to the same instance as the schema around."""
 
 
 class Loops:
-    """Looks for loops among schema objects, by `id`; resolve: where a reference keyword of one leads."""
+    """Finds reference loops among schema objects, by `id`; resolve: returns the target of a reference keyword."""
 
     def __init__(self, places: Mapping[int, Subschema], resolve: Callable[[Subschema, str], Subschema | bool]) -> None:
         self._places = places
         self._resolve = resolve
 
     def reached(self, root: Subschema) -> set[Subschema]:
-        """The subschemas that may judge an instance: definitions only where something refers to them."""
+        """Return the subschemas that may apply to an instance; definitions only if they are referred to."""
         waiting = [root]
         reached = set[Subschema]()
         while waiting:
@@ -86,7 +85,7 @@ class Loops:
         return reached
 
     def _below(self, place: Subschema, looks_at: Callable[[str], bool]) -> list[Subschema]:
-        """The subschemas that some keywords hold or refer to."""
+        """Return the subschemas that some keywords hold or refer to."""
         spend(100 + 10 * len(place.value))
         dialect = place.resource.dialect
         found: list[Any] = []
@@ -106,7 +105,7 @@ class Loops:
         return [self._places[id(schema)] for schema in found if is_object(schema)]
 
     def find(self, referring: list[Subschema]) -> Subschema | None:
-        """A reference that comes back to itself without a step into the instance, None if there is none."""
+        """Return a reference that leads back to itself without a step into the instance, None if there is none."""
         after: dict[Subschema, list[Subschema]] = {}
         waiting = list(referring)
         while waiting:
@@ -123,14 +122,14 @@ class Loops:
 
 
 MOST_PARTS = 32
-"""Of how many subschemas one may be made up to be told by its words: larger ones are hardly written twice."""
+"""Maximum number of subschemas within one that has a structural key; larger ones are rarely repeated."""
 MOST_WORDS = 64
-"""How many names or constants one list may have for it."""
+"""Maximum length of a list of names or constants in a structural key."""
 _WHERE_IT_STANDS = frozenset(("unevaluatedItems", "unevaluatedProperties"))
 
 
 def _plain(content: Any) -> Any:
-    """A constant, or a list of constants, so that equal ones are written alike; None for containers in it."""
+    """Return a hashable key of a constant or list of constants; None if it contains containers or is too long."""
     listed: list[Any] = content if is_array(content) else [content]
     if len(listed) > MOST_WORDS:
         return None
@@ -142,7 +141,7 @@ def _plain(content: Any) -> Any:
 
 
 class Documents:
-    """All documents that a schema can reach, scanned when they are first needed."""
+    """All documents that a schema can reach, scanned on demand."""
 
     def __init__(
         self,
@@ -154,12 +153,12 @@ class Documents:
         self._contexts = contexts or {}
         self._check_pattern = check_pattern
         self._by_uri: dict[str, Resource] = {}
-        # Here and not in the resources, which would lead in a circle with the subschemas inside them
+        # Kept here and not in the resources, to avoid reference cycles with their subschemas
         self._roots: dict[Resource, Subschema] = {}
         self._anchors: dict[tuple[Resource, str], Subschema] = {}
         self._dynamic_anchors: dict[tuple[Resource, str], Subschema] = {}
         self._places: dict[int, Subschema] = {}
-        # Where objects stand that stand elsewhere too
+        # Places of objects that stand at several places
         self._repeated: list[Subschema] = []
         self._references: list[tuple[Subschema, str]] = []
         self._targets: dict[tuple[int, str], Subschema | bool] = {}
@@ -176,11 +175,13 @@ class Documents:
         return len(self._places)
 
     def mentions(self, *keywords: str) -> bool:
-        """Tell whether any schema object has one of these keywords."""
+        """Test whether any schema object has one of these keywords."""
         return any(not place.value.keys().isdisjoint(keywords) for place in self._places.values())
 
     def quote(self, place: Subschema) -> Quote:
-        """The value of the keyword `x-quote` of a subschema: the name of a context, or a context with options."""
+        """Return the value of the keyword `x-quote` of a subschema: the name of a context, or a context with
+        options.
+        """
         value: Any = place.value["x-quote"]
         if isinstance(value, str):
             if value not in self._contexts:
@@ -193,10 +194,10 @@ class Documents:
             raise place.error(f"x-quote: {error}", "x-quote") from None
 
     def load(self, value: dict[str, Any], uri: str = "") -> Subschema:
-        """Scan a document and everything it refers to; its root.
+        """Scan a document and everything it refers to. Return its root.
 
-        Raises SchemaError for what is no schema, for an unknown `$schema`, and for a reference that leads
-        nowhere or in a circle.
+        Raises SchemaError for a malformed schema, an unknown `$schema`, and a reference that leads nowhere or in a
+        circle.
         """
         root = self._add(value, uri)
         resolved = 0
@@ -211,7 +212,7 @@ class Documents:
             loops = Loops(self._places, self.resolve)
             place = loops.find(referring)
             if place is not None and not self.has_dynamic_scope:
-                # What nothing refers to may go round.
+                # Loops that nothing refers to are allowed.
                 reached = loops.reached(root)
                 place = loops.find([place for place in referring if place in reached])
             if place is not None:
@@ -219,7 +220,9 @@ class Documents:
         return root
 
     def above(self, keywords: frozenset[str]) -> set[int]:
-        """The schema objects, by `id`, that have one of these keywords, or hold or refer to one that is among these."""
+        """Return the `id` of the schema objects with one of these keywords, and of all that hold or refer to such
+        ones.
+        """
         waiting = [place for place in self._places.values() if not keywords.isdisjoint(place.value)]
         spend(10 * len(self._places))
         if not waiting:
@@ -247,23 +250,25 @@ class Documents:
         return found
 
     def root_of(self, resource: Resource) -> Subschema:
-        """The schema that a resource is."""
+        """Return the root schema of a resource."""
         return self._roots[resource]
 
     def dynamic_anchor(self, resource: Resource, name: str) -> Subschema | None:
-        """The subschema of a resource with a `$dynamicAnchor`, if there is one."""
+        """Return the subschema of a resource with a `$dynamicAnchor`, if there is one."""
         return self._dynamic_anchors.get((resource, name))
 
     def at(self, value: dict[str, Any]) -> Subschema:
-        """The place of a schema object that the scan has seen."""
+        """Return the place of a scanned schema object."""
         return self._places[id(value)]
 
     def wording_of(self, place: Subschema) -> tuple[Any, ...] | None:
-        """The words of a subschema, equal for those that say the same; None if they are many, or say it here alone."""
+        """Return the structural key of a subschema, equal for equivalent ones; None if it is too large or
+        context-dependent.
+        """
         return None if self.has_dynamic_scope else self._wording(place, iter(range(MOST_PARTS)))
 
     def _wording(self, place: Subschema, parts: Iterator[int]) -> tuple[Any, ...] | None:
-        """As `wording_of`; parts: one for each subschema that may be looked at."""
+        """Return `wording_of`; parts: one element for each subschema that may still be visited."""
         spend(100)
         value, dialect = place.value, place.resource.dialect
         if next(parts, None) is None:
@@ -287,7 +292,7 @@ class Documents:
         return tuple(said)
 
     def _inner(self, content: Any, is_map: bool, parts: Iterator[int]) -> tuple[Any, ...] | None:
-        """The words of the schemas in a keyword, behind their names; or lists of names in their place."""
+        """Return the keys of the schemas in a keyword, after their names; or of lists of names in their place."""
         schemas: Iterable[Any] = content.values() if is_map else content if is_array(content) else (content,)
         found: list[Any] = [*content] if is_map else [is_array(content)]
         for schema in schemas:
@@ -320,7 +325,7 @@ class Documents:
             raise SchemaError(f"unknown $schema {brief(named)}; expected {known_uris}", "#/$schema")
         vocabulary: Any = metaschema.get("$vocabulary")
         if is_object(vocabulary):
-            uris: list[Any] = list(vocabulary)  # an object of Python's may have names of any kind
+            uris: list[Any] = list(vocabulary)  # keys of a Python dict may have any type
             if not any(isinstance(uri, str) and "/vocab/validation" in uri for uri in uris):
                 return base.without_validation()
         return base
@@ -465,7 +470,7 @@ class Documents:
             raise place.error(f"{keyword} {show(reference)} is no URI: {error}", keyword) from None
 
     def _split(self, place: Subschema, uri: str, keyword: str) -> tuple[str, str]:
-        """A URI without its fragment, and the fragment."""
+        """Split a URI into the part before its fragment, and the fragment."""
         try:
             found = urldefrag(uri)
         except ValueError as error:
@@ -475,7 +480,7 @@ class Documents:
     # References
 
     def resolve(self, place: Subschema, keyword: str) -> Subschema | bool:
-        """The schema that a reference keyword of `place` leads to (for dynamic ones, at first sight).
+        """Return the schema that a reference keyword of `place` leads to (for dynamic ones, the static target).
 
         Raises SchemaError if it leads nowhere.
         """
@@ -537,7 +542,7 @@ class Documents:
                     return
 
     def _follow(self, resource: Resource, pointer: str) -> Subschema | bool | None:
-        """The value at a JSON pointer; scanned now if it lies where no keyword expects a schema."""
+        """Return the value at a JSON pointer; scan it now if it lies where no keyword expects a schema."""
         place = self._roots[resource]
         value: Any = place.value
         keys: list[str | int] = []
@@ -565,23 +570,23 @@ class Documents:
 
 
 def _index(part: str) -> int:
-    """The index of an array's item in a JSON pointer; one that no array has for what is none."""
+    """Return the array index in a JSON pointer; an index out of range if it is invalid."""
     digits = part.lstrip("0") or part[-1:]
     return int(digits) if digits.isdecimal() and len(digits) < 19 else 10**19
 
 
 def _dialect_named(named: Any) -> Dialect | None:
-    """The dialect that a `$schema` names; None for any other value."""
+    """Return the dialect that a `$schema` names; None for any other value."""
     return dialect_of(named) if isinstance(named, str) else None
 
 
 def is_absolute(uri: str) -> bool:
-    """Tell whether a URI says by itself what it is about."""
+    """Test whether a URI has a scheme."""
     return "://" in uri or uri.startswith("urn:")
 
 
 def join(base: str, reference: str) -> str:
-    """A reference as a URI, seen from a base. Raises ValueError for what is none."""
+    """Resolve a reference against a base URI. Raises ValueError if it is malformed."""
     if not base or is_absolute(reference):
         return reference
     if base.startswith("urn:"):
@@ -590,7 +595,7 @@ def join(base: str, reference: str) -> str:
 
 
 def load(uri: str) -> dict[str, Any] | None:
-    """The metaschema (or metaschema of a vocabulary) that has this URI, or None."""
+    """Return the metaschema (or metaschema of a vocabulary) with this URI, or None."""
     return _all().get(uri)
 
 

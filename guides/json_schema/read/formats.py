@@ -2,25 +2,24 @@ r"""The formats that are enforced, each as an ECMA-262 pattern for the whole str
 
 Where a format's definition is not regular, or needs tables, the pattern is narrower, never wider:
 
-- a leap second, 23:59:60 in UTC, is written in UTC or behind an offset of whole or half hours: of 1,440 offsets that
-  leaves 48, for which an automaton remembers the time of day
-- hostname from draft 7 on, idn-hostname, email: no label with hyphens in its third and fourth place. A-labels
-  (xn--) are among them, and whether their Punycode decodes is not regular; the others are the reserved ones that
-  RFC 5890, section 2.3.1, forbids to take for ordinary labels. Drafts 4 and 6 know of neither, and allow both.
-- idn-hostname: beside ASCII, characters of common scripts, up to 14 to a label (see `international`)
-- regex: what ECMA-262 and Python read alike; no names, no back references, nothing looks behind; under further
-  conditions on the string groups nest at most two deep, and fewer ranges are written
+- Leap seconds (23:59:60 in UTC) are accepted in UTC and with offsets of whole or half hours only: 48 of 1,440 offsets.
+  For each of them the automaton must remember the time of day.
+- hostname from draft 7 on, idn-hostname, email: no label has hyphens in its third and fourth place. This excludes
+  A-labels (xn--), whose Punycode is not regular, and labels reserved by RFC 5890, section 2.3.1. Drafts 4 and 6 allow
+  both.
+- idn-hostname: besides ASCII, characters of common scripts, up to 14 in a label (see `international`).
+- regex: the common subset of ECMA-262 and Python, without named groups, back references or lookbehind. If the string
+  has other conditions too, groups nest at most two deep, and fewer ranges are accepted.
 
-So that its negation is not wider either, such a format has a second pattern, that of the strings that may be of it;
-`not` refuses all of these.
+To keep negations from being wider either, such a format has a second pattern, a superset of its strings; `not` refuses
+all of these.
 
-Where a standard has two readings: years begin with 0000, as in RFC 3339, though Python's begin with 0001; the operators
-that RFC 6570 reserves (= , ! @ |) are of no level of its templates, and are refused.
+Where standards are ambiguous: years begin with 0000, as in RFC 3339, though Python's begin with 0001. The operators
+that RFC 6570 reserves (= , ! @ |) belong to no level of its templates, and are refused.
 
-The format `regex` is rules and a pattern. What is accepted is so with the flag `u` and without it, but for `\-` outside
-of classes, which only the latter allows. That is less than ECMA-262 has: no references back, one named group at most,
-and of ranges between characters beyond ASCII, or between their numbers, those that a few comparisons tell to be in
-order.
+The format `regex` has recursive rules and a pattern. Accepted expressions are valid with and without the flag `u`,
+except `\-` outside of classes, which is valid without it only. Back references, a second named group, and ranges beyond
+ASCII whose order is hard to check are refused.
 """
 
 from __future__ import annotations
@@ -57,21 +56,20 @@ _MARKS = (
     ),
     *(0xE40, 0x1000, 0x1E80, 0x2010, 0x3000, 0x3080, 0x30D0, 0x8000, 0xA000, 0xC000, 0xD7FF),
 )
-"""Between two characters beyond ASCII there is one of these, or the range is not accepted."""
+"""A range between two characters beyond ASCII is accepted only if one of these is between them."""
 
 _HYPHEN = Literal(b"-")
 _BACKSLASH = Literal(b"\\")
 
 
 _WIDE = rf"(?:[\u007f-\uFFFF]|{_BEYOND})"
-"""The end of a range that is no ASCII character; without the flag `u` one beyond U+FFFF is two."""
+"""A non-ASCII character at the end of a range; without the flag `u` a character beyond U+FFFF is two code units."""
 
 
 def ranges() -> Node:
-    """A range that does not begin with a hyphen or a caret, and of which one tells that it is in order.
+    """Return the syntax of ranges in ascending order that begin with neither hyphen nor caret.
 
-    It is syntax and no pattern: alternatives that begin alike are written with their beginning once, so that few of
-    them are open at a time, and hundreds need not be read.
+    It is syntax rather than a pattern: alternatives share their beginnings, so that the chart has few items.
     """
     escaped = Alternation(
         (
@@ -99,12 +97,12 @@ def ranges() -> Node:
 
 
 def ranges_from_hyphen() -> Node:
-    """A range that begins with a hyphen."""
+    """Return the syntax of ranges that begin with a hyphen."""
     return Sequence((Literal(b"--"), Alternation((_from(ord("-")), parse(f"^{_WIDE}$")))))
 
 
 def ranges_from_caret() -> Node:
-    """A range that begins with a caret, which is not the first character of a class."""
+    """Return the syntax of ranges that begin with a caret, not at the start of a class."""
     return Alternation((*_printable(((ord("^"), ord("^")),)), Sequence((Literal(b"^"), parse(f"^-{_WIDE}$")))))
 
 
@@ -113,9 +111,9 @@ def _of(codes: Iterable[int]) -> Ranges:
 
 
 def _printable(lows: Ranges) -> list[Node]:
-    """Ranges of ASCII characters that can be printed, from one of these; a backslash before it is not told.
+    """Return ranges between printable ASCII characters that begin with one of `lows`, without a backslash before it.
 
-    What may stand behind a backslash at the end is the same for many of them.
+    Beginnings with the same escaped ends are grouped.
     """
     found: list[Node] = [
         Sequence((Chars(((code, code),)), _HYPHEN, Chars(_from_on(_PLAIN_OR_HYPHEN, code))))
@@ -132,30 +130,32 @@ def _printable(lows: Ranges) -> list[Node]:
 
 
 def _from_on(ranges: Ranges, first: int) -> Ranges:
-    """The characters of a set from one on."""
+    """Return the characters of a set that are not below `first`."""
     return tuple((max(low, first), high) for low, high in ranges if high >= first)
 
 
 def _from(low: int) -> Alternation:
-    """The end of a range that begins with an ASCII character, but for characters beyond; a hyphen, too."""
+    """Return the ASCII ends of ranges that begin with an ASCII character, escaped or not, the hyphen included."""
     return _among(_from_on(_PLAIN_OR_HYPHEN, low), _from_on(_OF_SYNTAX, low))
 
 
 def _among(plain: Ranges, escaped: Ranges) -> Alternation:
-    """Characters that stand for themselves, and others behind a backslash."""
+    """Return unescaped characters, and others behind a backslash."""
     return Alternation((Chars(plain), Sequence((_BACKSLASH, Chars(escaped)))))
 
 
 def _rising_by_four() -> tuple[Node, ...]:
-    """Behind `\\u`, ranges between numbers of four digits that differ early."""
-    # With the flag `u` half of a surrogate pair is one character together with the half before it.
+    """Return, behind `\\u`, ranges between four-digit numbers that differ in an early digit."""
+    # With the flag `u` a surrogate may combine with one before it, so no number begins with d.
     first = _rising("u", "", 3, but="d")
     low = (_rising("u", "0", 2), _rising("u", "00", 1), _rising("u", "000", 0), _rising("u", "001", 0))
     return (first, *low, *(_rising("u", "20", 1), _rising("u", "30", 1), _rising("u", "f", 2), _rising("u", "ff", 1)))
 
 
 def _rising(kind: str, begin: str, more: int, but: str = "") -> Node:
-    """Behind `\\x` or `\\u`, ranges between such that begin alike and differ in a digit, before `more` others."""
+    """Return, behind `\\x` or `\\u`, ranges between numbers that share `begin`, ascend in the next digit and have
+    `more` others.
+    """
     common, again = _digits(begin), (Literal(b"-\\" + kind.encode()), *_digits(begin))
     if begin.isdecimal():
         common, again = (Literal(begin.encode()),), (Literal(b"-\\" + f"{kind}{begin}".encode()),)
@@ -178,7 +178,7 @@ def _in_both_cases(digits: str) -> Ranges:
 _LOW_DIGITS = [Chars(_in_both_cases(digit)) for digit in _DIGITS]
 _HIGHER_DIGITS = [Chars(_in_both_cases(_DIGITS[at + 1 :])) for at in range(15)]
 _PLAIN: Ranges = ((0x20, 0x2C), (0x2E, 0x5B), (0x5E, 0x7E))
-"""The characters of ASCII that can be printed and stand for themselves in a class, but for the hyphen."""
+"""Printable ASCII characters that need no backslash in a class, except the hyphen."""
 _PLAIN_BUT_CARET: Ranges = ((0x20, 0x2C), (0x2E, 0x5B), (0x5F, 0x7E))
 _PLAIN_OR_HYPHEN: Ranges = ((0x20, 0x5B), (0x5E, 0x7E))
 _OF_SYNTAX = _of(map(ord, SYNTAX))
@@ -192,14 +192,14 @@ _NAMED = r"\(\?<[A-Za-z_$][A-Za-z0-9_$]*>"
 
 
 def _escaped(characters: str) -> str:
-    """A backslash and one of these."""
+    """Return the pattern of a backslash and one of these characters."""
     return rf"\\[{''.join(chr(92) + char for char in characters)}]" if characters else "[]"
 
 
 _CONTROL = r"\\[fnrtv]"
 _NO_CARET = rf"[^\\\]^-]|{_CONTROL}|{_escaped(SYNTAX)}|\\b|{_CODE}"
 _ONE = rf"\^|{_NO_CARET}"
-"""A character in a class, but for the hyphen."""
+"""A character in a class, except the hyphen."""
 
 _FEW_COUNTS = "[0-9](?:[0-9]?(?:,(?:[1-9][0-9]{2})?)?|,[1-9][0-9])"
 _COUNTS = "|".join(
@@ -210,7 +210,7 @@ _COUNTS = "|".join(
         *(f"{ten}{low},{ten}[{low}-9]" for ten in string.digits[1:] for low in string.digits),
     )
 )
-"""The content of the braces of a quantifier: a count, or two of which the second is not smaller."""
+"""Content of a quantifier's braces: a count, or two in ascending order."""
 
 
 def _quantifier(counts: str) -> str:
@@ -218,7 +218,7 @@ def _quantifier(counts: str) -> str:
 
 
 def _single(of_class: str, quantifier: str) -> str:
-    r"""One character or class with its quantifier, or an assertion, which has none.
+    r"""Return the pattern of a character or class with its quantifier, or of an assertion, which has none.
 
     `\0` must have a quantifier, so that no digit follows it.
     """
@@ -226,19 +226,20 @@ def _single(of_class: str, quantifier: str) -> str:
 
 
 _CHARACTER = "|".join((r"[^\\^$.*+?()\[\]{}|]", r"\.", _CONTROL, _escaped(SYNTAX), _CLASSES, _CODE))
-"""One character, or a class with a letter, which may have a quantifier."""
+"""One character, or a class written as an escape, which may have a quantifier."""
 
 
 def _class() -> Node:
-    """A class. A caret stands for itself where it is not the first character."""
+    """Return the syntax of a class. Only at its start a caret negates."""
     negated = Sequence((Literal(b"^"), Reference(BEHIND_RANGE)))
     return Sequence((Literal(b"["), Alternation((negated, _from_hyphen(), Reference(FIRST_IN_CLASS)))))
 
 
 def _class_rules() -> dict[str, Node]:
-    """The content of a class, with its closing bracket: behind a range or a caret, at first, and elsewhere.
+    """Return the rules for the content of a class and its closing bracket: after a range or caret, at the start,
+    elsewhere.
 
-    A hyphen stands for itself at the begin, at the end and behind a range, or begins a range there.
+    A hyphen is literal at the start, at the end and after a range; after a range it may also begin a range.
     """
     one, more, behind = parse(f"^(?:{_NO_CARET}|{_CLASSES})$"), Reference(IN_CLASS), Reference(BEHIND_RANGE)
     first = (Sequence((one, more)), Sequence((ranges(), behind)), Literal(b"-]"), Literal(b"]"))
@@ -251,7 +252,7 @@ def _class_rules() -> dict[str, Node]:
 
 
 def _from_hyphen() -> Node:
-    """Syntax that begins with a hyphen that stands for itself or begins a range."""
+    """Return the syntax after a hyphen that is literal or begins a range."""
     begun = Sequence((ranges_from_hyphen(), Reference(BEHIND_RANGE)))
     return Alternation((begun, Sequence((Literal(b"-"), Reference(IN_CLASS)))))
 
@@ -260,7 +261,9 @@ _FEW_RANGES = "[a-f]-[g-z]|[A-F]-[G-Z]|[0-4]-[5-9]"
 
 
 def nested(depth: int) -> str:
-    """Regular expressions with `depth` levels of groups, as a pattern: long, so with fewer ranges and counts."""
+    """Return the pattern of regular expressions with `depth` levels of groups. It is long, so ranges and counts are
+    fewer.
+    """
     quantifier = _quantifier(_FEW_COUNTS)
     single = _single(rf"\[\^?-?(?:{_FEW_RANGES}|{_ONE}|{_CLASSES})*-?\]", quantifier)
     branch = f"(?:{single})*"
@@ -275,10 +278,10 @@ BEHIND_RANGE, FIRST_IN_CLASS, IN_CLASS = "behind range", "first in class", "in c
 
 
 def rules() -> dict[str, Node]:
-    """The rules of regular expressions with any number of levels of groups.
+    """Return the rules of regular expressions with any nesting of groups.
 
-    WHOLE: the first; BRANCH: what stands between bars; INSIDE: what follows the opening of a group, to its closing
-    bracket; NAMED: the same with the one group that has a name; QUANTIFIER: how often what stands before it may come
+    WHOLE: the start; BRANCH: an alternative; INSIDE: the rest of a group, with its closing bracket; NAMED: the same,
+    containing the one named group; QUANTIFIER: a quantifier
     """
     texts = (_CHARACTER, _ZERO, _ASSERTION, _quantifier(_COUNTS), _NAMED)
     single, zero, assertion, many, name = (parse(f"^(?:{text})$") for text in texts)
@@ -321,9 +324,9 @@ _LETTERS = f"a-z\\u00DF-\\u00F6\\u00F8-\\u00FF{_GREEK}\\u0430-\\u044F{_DEVANAGAR
 _EASTERN_DIGITS = "\\u06F0-\\u06F9"
 _ANY = f"{_LETTERS}0-9{_EASTERN_DIGITS}"
 
-# Middle dot, keraia, and what joins consonants behind a virama, or keeps them apart
+# Middle dot, keraia, and zero-width (non-)joiners after a virama
 _IN_CONTEXT = f"(?:l\\u00B7l|\\u0375[{_GREEK}]|[{_DEVANAGARI}]\\u094D[\\u200C\\u200D]?[\\u0915-\\u0939])"
-# The middle dot of Katakana stands anywhere in a label that has a character of Japanese
+# The Katakana middle dot may stand anywhere in a label with a Japanese character
 _DOTTED = f"[{_ANY}\\u30FB]{{0,6}}[{_KANA}{_HAN}][{_ANY}\\u30FB]{{0,7}}"
 _LEFT_TO_RIGHT = (
     f"[{_ANY}]{{1,3}}|[{_ANY}]{{2}}[{_ANY}-][{_ANY}]{{1,11}}|[{_ANY}]{{0,5}}{_IN_CONTEXT}[{_ANY}]{{0,5}}|{_DOTTED}"
@@ -342,16 +345,15 @@ _RIGHT_TO_LEFT = "|".join(
     )
 )
 _BESIDE = f"[A-Za-z][A-Za-z0-9]{{0,62}}|[{_LETTERS}][{_LETTERS}0-9]{{0,13}}"
-"""A label from left to right in a name that has others, too."""
+"""A left-to-right label in a name that also has right-to-left ones."""
 
 
 def international(label: str) -> str:
-    """The pattern of internationalised names: labels of ASCII and U-labels of common scripts.
+    """Return the pattern of internationalised host names: ASCII labels and U-labels of common scripts.
 
-    A U-label has characters that are valid by themselves (PVALID), or within what RFC 5892, appendix A, asks to stand
-    around them; it is in normal form, and short enough for its A-label whatever is in it. A name with letters from
-    right to left is written as the rule of RFC 5893 has it: no label of it begins with a digit or goes both ways.
-    label: the pattern of the labels of ASCII
+    U-labels contain characters that are always valid (PVALID), or valid in their context by RFC 5892, appendix A. They
+    are in normal form, and short enough for any A-label. Names with right-to-left letters follow RFC 5893: no label
+    begins with a digit or mixes directions. label: pattern of ASCII labels
     """
     forward = f"(?:{label}|{_LEFT_TO_RIGHT})"
     either = f"(?:{_BESIDE}|{_RIGHT_TO_LEFT})"
@@ -376,7 +378,7 @@ _ZONE = f"(?:[Zz]|[+-]{_CLOCK})"
 
 
 def _leap_seconds(minute: int, later: int, offset: str) -> str:
-    """Leap seconds in a minute whose offsets end in `offset`; those to the east are of the hour, or one hour later."""
+    """Return leap seconds in a minute with offsets ending in `offset`; `later`: hours added to eastern offsets."""
     hours = (rf"{hour:02}:{minute}:60{_FRACTION}(?:\+{(hour + later) % 24:02}|-{23 - hour:02})" for hour in range(24))
     return _any(*hours) + offset
 
@@ -407,7 +409,9 @@ _IPV6 = _any(
 
 
 def _label(letter: str) -> str:
-    """A host name's label: at most 63 letters, digits and hyphens; no hyphen at an end or in places 3 and 4."""
+    """Return the pattern of a host name label: 1 to 63 letters, digits and hyphens, with no hyphen at an end or in
+    places 3 and 4.
+    """
     inner = f"[{letter}-]"
     end = f"[{letter}]"
     return _any(
@@ -438,7 +442,7 @@ _WIDE_LOCAL = rf"(?:{_WIDE_ATOM}(?:\.{_WIDE_ATOM})*|{_WIDE_QUOTED})"
 
 
 def _resource_names(more: str, more_in_query: str = "") -> tuple[str, str]:
-    """Absolute and relative references of RFC 3986, with the further characters of RFC 3987."""
+    """Return the patterns of absolute and relative references of RFC 3986, with additional characters of RFC 3987."""
     percent = f"%{_HEX}{{2}}"
     unreserved = f"A-Za-z0-9._~{more}"
     sub = "!$&'()*+,;="
@@ -475,9 +479,9 @@ OLD_HOSTNAME = "hostname of RFC 1123"
 
 
 class StringFormat(NamedTuple):
-    """A format: the pattern of its strings, and a short string of it.
+    """A format: the pattern of its strings, and a short example.
 
-    perhaps: the pattern of all strings that may be of it, where `pattern` leaves some out; longest: in characters
+    perhaps: pattern of a superset of its strings, where `pattern` is narrower; longest: maximum length in characters
     """
 
     pattern: str
@@ -521,21 +525,21 @@ _FORMATS = {
 """All formats that are enforced."""
 
 WIDER = {name: f"perhaps {name}" for name, each in _FORMATS.items() if each.perhaps is not None}
-"""By format of which not all strings are told, the name of the format of all that may be of it."""
+"""Name of the superset format, by format whose pattern is narrower than its definition."""
 
 NARROWER = {wide: name for name, wide in WIDER.items()}
-"""The other way round."""
+"""The inverse of WIDER."""
 
 PATTERNS = {name: f"^(?:{each.pattern})$" for name, each in _FORMATS.items()}
 PATTERNS.update((wide, f"^(?:{_FORMATS[name].perhaps})$") for name, wide in WIDER.items())
 """The pattern of each format."""
 
 ENFORCED = frozenset(_FORMATS) - {OLD_HOSTNAME}
-"""The formats that schemas name; others are annotations."""
+"""Formats that schemas can name; others are annotations."""
 
 MAX_LENGTH = {name: each.longest for name, each in _FORMATS.items() if each.longest is not None}
-"""Formats that also bound the length, in characters."""
+"""Maximum length in characters, of formats that have one."""
 
 EXAMPLES = {name: each.example for name, each in _FORMATS.items()}
 EXAMPLES.update((wide, EXAMPLES[name]) for name, wide in WIDER.items())
-"""A short member of each format."""
+"""A short string of each format."""

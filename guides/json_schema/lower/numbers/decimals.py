@@ -1,9 +1,9 @@
-"""Numbers without an exponent, read digit by digit: an automaton whose states are made when they are reached.
+"""Automaton of numbers without an exponent, with states made on demand.
 
-A state is a beginning of texts. Beginnings are one state where they compare alike with all bounds, and need the same
-digits to become a multiple of each factor: then the same may follow. What may follow is an interval of numbers, in
-units of the last place that matters, and arithmetic tells whether a member is in it; so a state is found to lead
-nowhere before a text comes there, and sets of any size can be read.
+A state is a class of prefixes that compare alike with all bounds and need the same digits to become a multiple of each
+factor; so their continuations are equal. The numbers with a prefix are an interval, in units of the last place that
+matters. Arithmetic tells whether it has a member. So dead states are recognised before they are entered, and sets may
+be of any size.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ START, WHOLE, POINT, FRACTION = range(4)
 POINT_BYTE, ZERO_BYTE = 0x2E, 0x30
 
 MOST_LEAVES, MOST_PARTS = 32, 3
-"""Of how many parts of a set with groups ways to the end are looked for among how many, before it is of all."""
+"""Maximum number of parts of a set with groups that are examined, and of those used, for distances."""
 SIGNIFICANT, MOST_WHOLE, MOST_ZEROS, MOST_PADDED = 17, 16, 3, 6
-"""Of a float as json.dumps writes it: digits that count, those before the point, zeros between the point and the first
-digit that counts; and places of a fraction that may end in 0."""
+"""Limits of floats as json.dumps writes them: significant digits; digits before the point; zeros between the point and
+the first significant digit; and places of a fraction that may end in 0."""
 LONGEST_FLOAT = MOST_ZEROS + SIGNIFICANT
 
 
 class Beginning(NamedTuple):
-    """The digits read so far as a number, how many stand before and behind the point, as far as it matters.
+    """The digits read so far as a number, and how many stand before and after the point, as far as they matter.
 
-    most: how many may stand behind the point at most
+    most: maximum number of digits after the point
     """
 
     phase: int
@@ -46,7 +46,7 @@ class Beginning(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """Numbers from `first` to `last`, in units, that have up to so many places behind the point."""
+    """Numbers from `first` to `last`, in units, with at most `places` places after the point."""
 
     first: int
     last: int
@@ -54,9 +54,9 @@ class Grid(NamedTuple):
 
 
 class Decimals:
-    """The texts without exponent of the members of a set that are 0 or more.
+    """The texts without exponent of the members of a set from 0 up.
 
-    plain: as json.dumps writes floats, with a few more zeros at the end
+    plain: as json.dumps writes floats, plus optional final zeros
     """
 
     def __init__(self, case: Number, *, plain: bool = False) -> None:
@@ -72,11 +72,11 @@ class Decimals:
         self._counted = max(self._most_whole, MOST_WHOLE + 1 if plain else 0)
         self._beyond = 10**self._most_whole
         factor = lcm(*self._factors)
-        # Of powers of ten only zeros make a multiple, so that no digit but 0 differs from the others.
+        # With powers of ten as factors only the digit 0 is special.
         self._are_digits_alike = all(each == 10 ** (len(str(each)) - 1) for each in self._factors)
         self._turn = factor // gcd(factor, self._unit)
         self._greatest = greatest(self._set)
-        # After so many digits more there is a member of every remainder, if there is any without a bound.
+        # With so many more digits every possible remainder has a member, if there is no upper bound.
         self._enough = self._most_whole + len(f"{factor:x}") * 5 // 4 + 2
         self._numbers: Numbers[tuple[object, ...]] = Numbers()
         self._beginnings: dict[int, Beginning] = {}
@@ -88,7 +88,7 @@ class Decimals:
         self.start = self._numbered((), Beginning(START, 0, 0, 0, 0))
 
     def moves(self, state: int) -> dict[int, int]:
-        """The state after each byte that a member goes on with."""
+        """Return the live transitions of a state."""
         begun = self._beginnings[state]
         found: dict[int, int] = {}
         if begun.phase == WHOLE and self._case.notation != "integer":
@@ -104,7 +104,7 @@ class Decimals:
         return found
 
     def _beyond_bounds(self, digits: int) -> dict[int, int]:
-        """As `moves`, for digits beyond all bounds: only their remainder matters."""
+        """Return `moves` for digits beyond all bounds, where only their remainder matters."""
         rest = (10 * digits - self._beyond) % self._turn
         found: dict[int, int] = {}
         for digit in range(10):
@@ -117,7 +117,7 @@ class Decimals:
         return found
 
     def _alike(self, begun: Beginning) -> list[int]:
-        """Digits from each of which on up to the next one all lead to the same state; the last is 10."""
+        """Return the starts of ranges of digits with the same successor, and 10 at the end."""
         phase, digits, whole, places, _ = begun
         if not self._are_digits_alike:
             return list(range(11))
@@ -133,7 +133,7 @@ class Decimals:
         return sorted({0, 1, 10, *(cut for digit in equal for cut in (digit, digit + 1))})
 
     def _after(self, begun: Beginning, digit: int) -> int:
-        """The state after one more digit, DEAD if none may come."""
+        """Return the state after one more digit, DEAD if it is refused."""
         phase, digits, whole, places, most = begun
         if phase == WHOLE and not whole:
             return DEAD
@@ -147,17 +147,17 @@ class Decimals:
             return self._behind(Beginning(FRACTION, 10 * digits + digit, whole, places + 1, most))
         if places < self._places:
             return self._behind(Beginning(FRACTION, 10 * digits + digit, whole, places + 1, most))
-        # Whatever follows the last place that matters lies between the same numbers.
+        # Digits after the last place that matters do not change the interval.
         return self._behind(Beginning(FRACTION, digits + (digit > 0 and digits % 10 == 0), whole, places, most))
 
     def _most_places(self, whole: int) -> int:
-        """The places that may follow so many digits before the point; none of 0."""
+        """Return the maximum number of fraction digits after `whole` digits before the point."""
         if not self._plain:
             return self._places
         return SIGNIFICANT - whole if whole else LONGEST_FLOAT
 
     def _before(self, digits: int, whole: int) -> int:
-        """The state of a beginning without a point."""
+        """Return the state of a prefix without a point."""
         if whole > self._most_whole:
             # Beyond all bounds only the remainder matters.
             digits = self._beyond + (digits - self._beyond) % self._turn
@@ -168,7 +168,7 @@ class Decimals:
         return self._numbered(key, Beginning(WHOLE, digits, whole, 0, 0))
 
     def _behind(self, begun: Beginning) -> int:
-        """The state of a beginning with a point."""
+        """Return the state of a prefix with a point."""
         phase, digits, whole, places, most = begun
         power = 10 ** (self._places - places)
         relations = [-1 if digits < bound // power else digits > bound // power for bound in self._bounds]
@@ -188,7 +188,7 @@ class Decimals:
         return state
 
     def _leading(self, count: int) -> list[int]:
-        """The first digits of all bounds, as many as there are; of those with fewer something that is less."""
+        """Return the first `count` digits of all bounds; -1 for bounds with fewer digits."""
         known = self._leads.get(count)
         if known is None:
             known = [whole // 10 ** (has - count) if has >= count else -1 for whole, has in self._whole]
@@ -196,7 +196,7 @@ class Decimals:
         return known
 
     def _class(self, value: int) -> int:
-        """A number for all remainders that the same digits behind them make multiples of each factor."""
+        """Return a number for all remainders that the same further digits make multiples of each factor."""
         value %= self._turn * self._unit
         known = self._remainders.get(value)
         if known is None:
@@ -213,7 +213,7 @@ class Decimals:
         return known
 
     def _wholes(self, begun: Beginning, more: int) -> list[Grid]:
-        """The numbers that have so many digits more before the point, and some behind it."""
+        """Return the numbers with `more` further digits before the point, and any fraction."""
         power, whole = 10**more, begun.whole + more
         if self._plain:
             if more:
@@ -223,14 +223,14 @@ class Decimals:
         return [Grid(begun.digits * power * self._unit, (begun.digits + 1) * power * self._unit - 1, self._places)]
 
     def _grids(self, digits: int, whole: int, places: int, most: int) -> list[Grid]:
-        """The numbers that may become of digits, some of them behind the point, by one more or several.
+        """Return the numbers that at least one further fraction digit can make of a prefix.
 
-        Of one that is written already there may be only zeros more, which are told apart where they matter.
+        If the prefix is itself a member, further zeros are told apart only where they matter.
         """
         power = 10 ** (self._places - places)
         first, last = digits * power, (digits + 1) * power - 1
         if not self._plain:
-            # What follows the last place that matters is like the next number.
+            # Digits after the last place that matters act like the next number.
             return [Grid(first, last + (places == self._places and digits % 10 == 0), self._places)]
         if whole or digits:
             return [Grid(first + (places >= MOST_PADDED), last, most)] if places < most else []
@@ -241,7 +241,7 @@ class Decimals:
         return grids
 
     def _most_more(self, begun: Beginning) -> int:
-        """One more than how many whole digits may follow some, as far as it makes a difference."""
+        """Return an exclusive limit on further whole digits that make a difference."""
         if not begun.digits:
             return 1
         most = MOST_WHOLE + 1 - begun.whole if self._plain else self._enough
@@ -250,7 +250,7 @@ class Decimals:
         return next((more for more in range(most) if begun.digits * 10**more * self._unit > self._greatest), most)
 
     def is_accepting(self, state: int) -> bool:
-        """Tell whether a text may end in a state."""
+        """Test whether a text may end in a state."""
         return self._ends(self._set, self._beginnings[state])
 
     def _ends(self, one: Units, begun: Beginning) -> bool:
@@ -265,9 +265,9 @@ class Decimals:
         return member_within(one, value, value, 1, real=real) is not None
 
     def needed(self, state: int) -> int:
-        """The bytes from a state to the end of a short text; NEVER if there is none.
+        """Return the bytes from a state to the end of a short text; NEVER if there is none.
 
-        They are the fewest to a member of a part of the set, where it has any; so every step of a way counts one less.
+        They are the fewest to a member of one of the examined parts, so each byte of the path lowers them by one.
         """
         known = self._needed.get(state)
         if known is None:
@@ -283,7 +283,7 @@ class Decimals:
 
     @cached_property
     def _parts(self) -> list[Units]:
-        """A few parts of the set without groups; one of them is endless if the set is."""
+        """A few parts of the set without groups; one of them is unbounded if the set is."""
         if not self._set.groups:
             return [self._set]
         found = [in_units(leaf, self._places) for leaf in islice(numbers.leaves(self._case), MOST_LEAVES)]
@@ -293,7 +293,7 @@ class Decimals:
         return [*(in_units(leaf, self._places) for leaf in endless), *found[: MOST_PARTS - 1]]
 
     def _fewest(self, one: Units, begun: Beginning) -> int:
-        """The fewest bytes from a beginning, which has a digit, to the end of a member of a set."""
+        """Return the fewest bytes from a prefix with a digit to the end of a member of a set."""
         phase, digits, whole, places, most = begun
         if phase != WHOLE:
             if self._ends(one, begun):
@@ -313,11 +313,11 @@ class Decimals:
         return fewest
 
     def _fewest_places(self, one: Units, grids: list[Grid], places: int) -> int:
-        """The fewest further digits that make a member on one of the grids, behind so many; NEVER if none do."""
+        """Return the fewest further digits after `places` that make a member on a grid; NEVER if none do."""
         return min((count - places for grid in grids for count in self._counts(one, grid, places)), default=NEVER)
 
     def _counts(self, one: Units, grid: Grid, places: int) -> Iterator[int]:
-        """With how many places a member is on a grid, first."""
+        """Yield the least number of places with which a member is on a grid, if any."""
         for count in range(places + 1, max(grid.places, places + 1) + 1):
             spend(200)
             step = 10 ** max(self._places - count, 0)

@@ -1,4 +1,4 @@
-"""The texts of single numbers: constants of a schema, and members of sets that have few.
+"""The texts of single numbers: constants of a schema, and members of small sets.
 
 Sets of numbers from 0 up are intervals in units of the last place that matters (`Units`).
 """
@@ -20,8 +20,8 @@ from ...read.dialects import is_real
 class Units(NamedTuple):
     """The members of a `Number` from 0 up, in units of 10^-places.
 
-    low, high: the least and the greatest one may be; step: all are multiples of it, refused: of none of these
-    values: only these; excluded: none of these; groups: of each, a member is in at least one set
+    low, high: bounds, inclusive; step: members are its multiples; refused: members are no multiples of these
+    values: the only candidates, if not None; excluded: never members; groups: a member is in at least one set of each
     """
 
     low: int
@@ -35,9 +35,9 @@ class Units(NamedTuple):
 
 
 def places_of(case: Number) -> int:
-    """The number of digits behind the point that tell whether a number is in a set: one more than those of its words.
+    """Return the number of decimal places that decide membership: one more than the set's own numbers have.
 
-    The digit more tells a number from those beside it, where nothing but bounds matters.
+    The additional digit separates a number from its neighbours where only bounds matter.
     """
     steps = (step for one in parts(case) for step in (one.multiple_of, *one.not_multiple_of) if step is not None)
     places = (*(decimal_places(value) or 0 for value in compared(case)), *(decimal_step(step)[1] for step in steps))
@@ -45,7 +45,7 @@ def places_of(case: Number) -> int:
 
 
 def parts(case: Number) -> Iterator[Number]:
-    """A set and all those in its groups."""
+    """Yield a set and all those in its groups."""
     yield case
     for group in case.either:
         for one in group:
@@ -53,14 +53,14 @@ def parts(case: Number) -> Iterator[Number]:
 
 
 def compared(case: Number) -> Iterator[Rational]:
-    """The decimal numbers that members of a set are compared with."""
+    """Yield the decimal numbers with which members are compared."""
     for one in parts(case):
         values: Iterable[Rational | None] = (one.minimum, one.maximum, *one.excluded, *(one.values or ()))
         yield from (value for value in values if value is not None and decimal_places(value) is not None)
 
 
 def in_units(case: Number, places: int) -> Units:
-    """The members of a set from 0 up, in units of 10^-places."""
+    """Return the members of a set from 0 up, in units of 10^-places."""
     unit = 10**places
     low, high = case.minimum, case.maximum
     step = 1 if case.multiple_of is None else _step(case.multiple_of, places)
@@ -82,18 +82,18 @@ def _step(step: Rational, places: int) -> int:
 
 
 def _whole(values: Iterable[Rational], factor: int) -> Iterator[int]:
-    """The values that are decimal numbers, in units."""
+    """Yield the decimal numbers among the values, in units."""
     return (int(value * factor) for value in values if decimal_places(value) is not None)
 
 
 def factors(case: Number, places: int) -> set[int]:
-    """All numbers of which members are multiples, or must not be, in units of 10^-places."""
+    """Return all factors and refused factors, in units of 10^-places."""
     found = (in_units(one, places) for one in parts(case))
     return {factor for one in found for factor in (one.step, *one.refused)}
 
 
 def greatest(one: Units) -> int | None:
-    """Up to where there may be members; None without end."""
+    """Return an upper bound of the members; None if there is none."""
     highs: list[int | None] = [one.high] if one.values is None else [max(one.values, default=-1)]
     for group in one.groups:
         inner = [greatest(other) for other in group]
@@ -103,7 +103,7 @@ def greatest(one: Units) -> int | None:
 
 
 def member_within(one: Units, low: int, high: int, step: int, *, real: bool) -> int | None:
-    """A member from `low` to `high` that is a multiple of `step`; None if there is none.
+    """Return a member from `low` to `high` that is a multiple of `step`; None if there is none.
 
     real: whether it is written with a point
     """
@@ -120,7 +120,7 @@ def _member(
     excluded: frozenset[int],
     notation: str,
 ) -> int | None:
-    """As `member_within`, of a set and one of each of some groups, chosen one after the other."""
+    """Return `member_within` of a set, and of one set of each group, chosen recursively."""
     if one.notation is not None and one.notation != notation:
         return None
     low = max(low, one.low)
@@ -145,7 +145,7 @@ def _member(
         spend(50)
         found = (_member(other, groups[1:], low, high, step, refused, excluded, notation) for other in groups[0])
         return next((value for value in found if value is not None), None)
-    # No factor divides the step, so there is a member after a few, whatever they are.
+    # No factor divides the step, so one of the next few multiples is a member.
     for value in range(-(-low // step) * step, high + 1, step):
         spend(20)
         if value not in excluded and all(value % factor for factor in refused):
@@ -159,7 +159,7 @@ def _is_in_group(group: tuple[Units, ...], value: int, notation: str) -> bool:
 
 @kept(1024, 1 << 20)
 def decimal_step(step: Rational) -> tuple[int, int]:
-    """P and m of a step P / 10^m, as every one is that JSON can write."""
+    """Return P and m of a step P / 10^m."""
     places = decimal_places(step)
     assert places is not None, "steps are decimal numbers"
     return int(step * 10**places), places
@@ -167,14 +167,14 @@ def decimal_step(step: Rational) -> tuple[int, int]:
 
 @kept(4096, 1 << 20)
 def decimal_places(value: Rational) -> int | None:
-    """The digits after the point that a number needs; None if no count of them is enough."""
+    """Return the number of decimal places of a number; None if it is no decimal number."""
     twos, rest = _power(value.denominator, 2)
     fives, rest = _power(rest, 5)
     return max(twos, fives) if rest == 1 else None
 
 
 def _power(number: int, prime: int) -> tuple[int, int]:
-    """The exponent of a prime in a number, and the rest of the number."""
+    """Return the exponent of a prime in a number, and the cofactor."""
     count = 0
     while number % prime == 0:
         number //= prime
@@ -183,12 +183,12 @@ def _power(number: int, prime: int) -> tuple[int, int]:
 
 
 MOST_POINTS = 32
-"""At up to how many places the point of a constant may stand."""
+"""Maximum number of positions for the point of a constant."""
 LEAST_PLAIN, MOST_PLAIN = -4, 15
-"""The least and the greatest exponent that json.dumps does not write."""
+"""json.dumps writes no exponent if it is in this range, inclusive."""
 
 Places = Callable[[int, int], Iterable[int]]
-"""Where the point of a number may stand: from how many digits count, and where it stands without an exponent."""
+"""Positions of a number's point, given the number of significant digits and its position without exponent."""
 
 MINUS = Literal(b"-")
 E = Chars(((0x45, 0x45), (0x65, 0x65)))
@@ -199,14 +199,14 @@ OPTIONAL_PLUS = Repeat(Literal(b"+"), 0, 1)
 
 
 def either(*nodes: Node) -> Node:
-    """Any of some alternatives."""
+    """Return the choice of some alternatives."""
     if not nodes:
         return NOTHING
     return nodes[0] if len(nodes) == 1 else Alternation(nodes)
 
 
 def spelt_constants(values: Iterable[Rational], notation: str | None, places: Places) -> list[Node]:
-    """The texts of single numbers, none of them 0, as alternatives: together what the same tail follows."""
+    """Return the texts of nonzero numbers as alternatives, grouped by what follows the mantissa."""
     texts: dict[tuple[int, bool], list[Node]] = {}
     for value in sorted(values):
         for mantissa, exponent in spellings(value, places):
@@ -216,9 +216,9 @@ def spelt_constants(values: Iterable[Rational], notation: str | None, places: Pl
 
 
 def spellings(value: Rational, places: Places) -> Iterator[tuple[str, int]]:
-    """Mantissas of a number that is not 0, each with its exponent; none for one that is no decimal number.
+    """Yield the mantissas of a nonzero decimal number, each with its exponent.
 
-    places: where the point may stand
+    places: positions of the point
     """
     behind = decimal_places(value)
     if behind is None:
@@ -232,9 +232,9 @@ def spellings(value: Rational, places: Places) -> Iterator[tuple[str, int]]:
 
 
 def places_of_points(count: int, plain: int, own: Iterable[int] = ()) -> Iterable[int]:
-    """The numbers of digits before the point that a constant may have, with so many that count.
+    """Return the numbers of digits before the point for a constant with `count` significant digits.
 
-    plain: where it stands without an exponent; own: exponents that the schema writes
+    plain: position of the point without an exponent; own: exponents that the schema writes
     """
     first, last = min(plain, 0), max(plain, count)
     near = range(first, last + 1) if last - first < MOST_POINTS else (1, count, plain)
@@ -242,18 +242,20 @@ def places_of_points(count: int, plain: int, own: Iterable[int] = ()) -> Iterabl
 
 
 def places_of_serialisers(count: int, plain: int) -> Iterable[int]:
-    """As `places_of_points`, of a number that the schema does not write."""
+    """Return positions as `places_of_points`, for a number that the schema does not write."""
     return (plain,) if LEAST_PLAIN < plain <= MOST_PLAIN + 1 else {1, plain}
 
 
 def written_exponents(texts: Iterable[str]) -> frozenset[int]:
-    """The exponents with which numbers are written."""
+    """Return the exponents with which numbers are written."""
     return frozenset(int(exponent) for _, _, exponent in (text.lower().partition("e") for text in texts) if exponent)
 
 
 @kept(1024, 1 << 20)
 def tail(exponent: int, has_point: bool, notation: str | None) -> Node:
-    """The end behind a mantissa: zeros of its fraction, and the exponent; NOTHING where the notation allows none."""
+    """Return the rest after a mantissa: zeros of its fraction, and the exponent; NOTHING if the notation allows
+    none.
+    """
     if notation == "integer":
         return NOTHING if has_point or exponent else EMPTY
     sign = either(OPTIONAL_PLUS, MINUS) if not exponent else MINUS if exponent < 0 else OPTIONAL_PLUS
@@ -268,7 +270,7 @@ def tail(exponent: int, has_point: bool, notation: str | None) -> Node:
 
 
 def plain_constants(case: Number) -> list[str]:
-    """Constants as the schema writes them; as digits and as a float where it does not, or not in the notation asked."""
+    """Return constants as the schema writes them; else, or in another notation, as digits and as a float."""
     assert case.values is not None
     own = {text for text in case.texts if case.notation in (None, "real" if is_real(text) else "integer")}
     for value in case.values - set(map(Fraction, own)):
@@ -281,9 +283,9 @@ def plain_constants(case: Number) -> list[str]:
 
 
 def number_text(value: Rational, real: bool) -> str:
-    """A decimal number as json.dumps writes it: an integer as digits, or as a float if it is `real`.
+    """Write a decimal number like json.dumps: an integer as digits, or as a float if `real`.
 
-    What no float is has all its digits.
+    A number that is no float keeps all its digits.
     """
     if value.denominator == 1 and not real:
         return str(int(value))

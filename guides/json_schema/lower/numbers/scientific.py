@@ -1,14 +1,14 @@
-"""Numbers with an exponent, read as far as texts come: one whole digit, perhaps a fraction, and the exponent.
+"""Automaton of numbers with an exponent: one whole digit, an optional fraction, and the exponent.
 
-Which exponents may follow depends on how the mantissa compares with the digits of all bounds, and with zeros behind it
-is a multiple: so a state is a mantissa as far as that matters, and the exponents are known when the `e` is read. With
-the digits M, so many of them behind the point, and the exponent e a number is M * 10^(e - places); M, where it does not
-end in 0, is a multiple of P / 10^m iff e - places + m is at least the number of zeros that make M a multiple of P.
+The exponents that may follow a mantissa depend on its comparison with the digits of all bounds, and on when zeros make
+it a multiple. A state is the relevant part of a mantissa; the set of exponents is computed when `e` is read. With
+digits M, `places` of them after the point, and the exponent e, a number is M * 10^(e - places). If M does not end in 0,
+it is a multiple of P / 10^m iff e - places + m is at least the number of zeros that make M a multiple of P.
 
-Sets of exponents are the bits of an integer: bit `exponent - LEAST_EXPONENT` of each member is set. `+05` and `5` and
-`005` are the same one. What has come of a text is `(E, members)` behind the `e`; `(FIRST, natural, ends)` before the
-first digit or behind zeros, where bit n of `natural` is set for the number n; `(FURTHER, ends, tens, hundreds)` behind
-the first digit, with bits for the next one, and for the next two.
+A set of exponents is an integer with bit `exponent - LEAST_EXPONENT` set for each member. Leading zeros and `+` do not
+matter. States within exponents: `(E, members)` after the `e`; `(FIRST, natural, ends)` before the first nonzero digit,
+where bit n of `natural` stands for the number n; `(FURTHER, ends, tens, hundreds)` after it, with bits for the next
+digit, and for the next two.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ...algebra.numbers import contains
 from .literals import compared, decimal_places, decimal_step, parts
 
 LEAST_EXPONENT, GREATEST_EXPONENT = -324, 308
-"""Those of finite floats."""
+"""Range of the exponents of finite floats."""
 E, FIRST, FURTHER = range(10, 13)
 PLUS_BYTE, MINUS_BYTE, ZERO_BYTE = b"+-0"
 
@@ -37,29 +37,29 @@ Come = tuple[int, ...]
 
 
 def between(least: int, greatest: int) -> int:
-    """The exponents from `least` to `greatest`, as far as floats have them."""
+    """Return the set of exponents from `least` to `greatest`, clipped to those of floats."""
     low, high = max(least, LEAST_EXPONENT), min(greatest, GREATEST_EXPONENT)
     return 0 if low > high else (1 << (high + 1 - LEAST_EXPONENT)) - (1 << (low - LEAST_EXPONENT))
 
 
 PLAIN_EXPONENTS = between(16, GREATEST_EXPONENT) | between(LEAST_EXPONENT, -5)
-"""Those that json.dumps writes, with a sign and two digits or three."""
+"""Exponents that json.dumps writes, with a sign and two or three digits."""
 
 
 def _natural(members: int) -> int:
-    """The members from 0 up: bit n is set for n."""
+    """Return the members from 0 up: bit n is set for n."""
     return members >> -LEAST_EXPONENT
 
 
 def _mirrored(members: int) -> int:
-    """The members from 0 down, without their sign: bit n is set for -n."""
+    """Return the members from 0 down, negated: bit n is set for -n."""
     width = 1 - LEAST_EXPONENT
     return int(f"{members & ((1 << width) - 1):0{width}b}"[::-1], 2)
 
 
 @kept(4096, 1 << 20)
 def exponent_moves(come: Come, *, plain: bool) -> tuple[tuple[int, Come], ...]:
-    """The state after each byte that a member goes on with. plain: as json.dumps writes them"""
+    """Return the live transitions of a state as (byte, state). plain: as json.dumps writes exponents"""
     digits = ((ZERO_BYTE + digit, _after(come, digit, plain)) for digit in range(10))
     found = [*digits] if come[0] != E or not plain else []
     if come[0] == E:
@@ -81,12 +81,12 @@ def _after(come: Come, digit: int, plain: bool) -> Come:
 
 
 def exponent_ends(come: Come) -> bool:
-    """Tell whether a text may end."""
+    """Test whether a text may end in a state."""
     return come[0] in (FIRST, FURTHER) and bool(come[2 if come[0] == FIRST else 1])
 
 
 def exponent_bytes(come: Come, *, plain: bool) -> int:
-    """The bytes to the end of a shortest text; NEVER if there is none."""
+    """Return the bytes to the end of a shortest text; NEVER if there is none."""
     least = 2 if plain else 1
     if come[0] == FURTHER:
         return next((count for count, bits in enumerate(come[1:]) if bits), NEVER)
@@ -98,30 +98,30 @@ def exponent_bytes(come: Come, *, plain: bool) -> int:
 
 
 def _fewest_digits(natural: int) -> int:
-    """The number of digits of the least of some natural numbers."""
+    """Return the number of digits of the least of some natural numbers."""
     return len(str((natural & -natural).bit_length() - 1))
 
 
 START, ZERO, ZERO_POINT, ZERO_FRACTION, MANTISSA, POINT, FRACTION = range(7)
 POINT_BYTE = 0x2E
 GREATEST_DIGITS = "17976931348623157"
-"""The digits of the greatest float."""
+"""Digits of the greatest float."""
 MOST_PLACES = 16
-"""Most digits that json.dumps writes behind the point and before an exponent."""
+"""Maximum number of fraction digits that json.dumps writes before an exponent."""
 MOST_REMAINDERS = 128
-"""Up to how many remainders a fraction is followed; beyond, exponents follow whole digits only."""
+"""Maximum number of remainders tracked in fractions; beyond it, exponents follow whole digits only."""
 EXPONENTS_FROM = 10**16
-"""From where on json.dumps writes a float with an exponent; multiples that are all smaller take none."""
+"""json.dumps writes floats from here on with an exponent. Sets of smaller multiples have no exponents."""
 MOST_WRITTEN_OUT = 4
-"""Up to how many places after the point it writes none below 1."""
+"""json.dumps writes numbers below 1 with up to this many decimal places without an exponent."""
 
 Beginning = tuple[Any, ...]
-"""A phase; of a mantissa that is not 0 its digits, how many are behind the point, and how the digits compare with those
-of each bound, as far as both go; or what has come of an exponent."""
+"""A state: a phase; for a nonzero mantissa also its digits, how many follow the point, and how they compare with the
+digits of each bound, over the shorter length; or the state of an exponent."""
 
 
 def has_exponents(case: Number) -> bool:
-    """Tell whether exponents may follow the members' mantissas."""
+    """Test whether exponents may follow the members' mantissas."""
     if case.notation == "integer":
         return False
     if case.multiple_of is None:
@@ -131,7 +131,7 @@ def has_exponents(case: Number) -> bool:
 
 
 def remainders(case: Number) -> Iterator[int]:
-    """The number of remainders of digits by each factor of a set, where zeros behind them are no digits."""
+    """Yield the number of relevant remainders for each factor of a set, where trailing zeros are no digits."""
     for one in parts(case):
         for factor in (one.multiple_of, *one.not_multiple_of):
             whole = 1 if factor is None else decimal_step(factor)[0]
@@ -141,7 +141,7 @@ def remainders(case: Number) -> Iterator[int]:
 
 
 def fraction_places(case: Number) -> int | None:
-    """Most digits of a mantissa behind the point, but for zeros; None for any number."""
+    """Return the maximum number of fraction digits, without final zeros; None for any number."""
     if case.multiple_of is None and not case.not_multiple_of and not case.either:
         return None
     product = 1
@@ -151,7 +151,7 @@ def fraction_places(case: Number) -> int | None:
 
 
 class Scientific:
-    """The texts with an exponent of the members of a set that are 0 or more.
+    """The texts with an exponent of the members of a set from 0 up.
 
     plain: as json.dumps writes floats
     """
@@ -173,7 +173,7 @@ class Scientific:
         self.start = self._state((START,))
 
     def moves(self, state: int) -> dict[int, int]:
-        """The state after each byte that a member goes on with."""
+        """Return the live transitions of a state."""
         begun = self._beginnings[state]
         if begun[0] >= E:
             return {byte: self._state(after) for byte, after in exponent_moves(begun, plain=self._plain)}
@@ -184,7 +184,7 @@ class Scientific:
         return found
 
     def _mantissas(self, state: int) -> dict[int, int]:
-        """The state after each byte that a mantissa goes on with, whether there is a member or not."""
+        """Return the transitions of a mantissa, dead ones included."""
         found = self._goes_on.get(state)
         if found is None:
             found = self._goes_on[state] = self._found(self._beginnings[state])
@@ -201,7 +201,7 @@ class Scientific:
         return found
 
     def _alike(self, begun: Beginning) -> list[int]:
-        """Digits from each of which on up to the next one all lead to the same state; the last is 10."""
+        """Return the starts of ranges of digits with the same successor, and 10 at the end."""
         if self._remainders > 1:
             return list(range(11))
         count = len(str(begun[1])) if begun[0] in (POINT, FRACTION) else 0
@@ -212,7 +212,7 @@ class Scientific:
         return sorted({0, 1, 10, *(cut for digit in equal for cut in (digit, digit + 1))})
 
     def _after(self, begun: Beginning, digit: int) -> Beginning | None:
-        """The beginning after one more digit of a mantissa; None if it may not come."""
+        """Return the state after one more mantissa digit; None if it is refused."""
         phase = begun[0]
         if phase == START and not digit:
             return (ZERO,) if self._has_zero else None
@@ -237,7 +237,7 @@ class Scientific:
         return state
 
     def _key(self, begun: Beginning) -> tuple[object, ...]:
-        """The part of a mantissa that decides how it goes on."""
+        """Return the part of a mantissa that decides its continuations."""
         phase, digits, places, relations = begun
         position = min(places, self._longest) if 0 in relations else 0
         if self._most_places is None:
@@ -247,7 +247,7 @@ class Scientific:
         return phase, position, places, only_zeros, digits % 10 == 0, rest, relations
 
     def _members(self, state: int) -> int:
-        """The exponents that may follow a mantissa; none where an exponent may not come."""
+        """Return the exponents that may follow a mantissa; the empty set if none may."""
         known = self._exponents.get(state)
         if known is None:
             known = self._exponents[state] = self._following(self._beginnings[state])
@@ -269,11 +269,11 @@ class Scientific:
         return members & PLAIN_EXPONENTS if self._plain else members
 
     def is_accepting(self, state: int) -> bool:
-        """Tell whether a text may end in a state."""
+        """Test whether a text may end in a state."""
         return exponent_ends(self._beginnings[state])
 
     def needed(self, state: int) -> int:
-        """The bytes from a state to the end of a shortest text; NEVER if there is none."""
+        """Return the bytes from a state to the end of a shortest text; NEVER if there is none."""
         known = self._needed.get(state)
         if known is None:
             begun = self._beginnings[state]
@@ -283,10 +283,10 @@ class Scientific:
         return known
 
     def _search(self, state: int) -> int:
-        """The fewest bytes from a mantissa to the end of an exponent: those ways first that may be the shortest."""
+        """Return the fewest bytes from a mantissa to the end of an exponent, by best-first search."""
         fewest, best, order = NEVER, state, count()
         waiting = [(self._least(state), next(order), state)]
-        ways = {state: (0, state)}  # how many digits lead there, and the state before
+        ways = {state: (0, state)}  # number of digits on the path, and the previous state
         while waiting and waiting[0][0] < fewest:
             spend(300)
             _, _, one = heappop(waiting)
@@ -307,7 +307,7 @@ class Scientific:
         return min(fewest, NEVER)
 
     def _least(self, state: int) -> int:
-        """No more than the fewest bytes from a mantissa to the end of an exponent; NEVER where bounds leave none."""
+        """Return a lower bound on the bytes from a mantissa to the end of an exponent; NEVER if bounds exclude all."""
         known = self._needed.get(state)
         if known is not None:
             return known
@@ -326,7 +326,7 @@ class Scientific:
 
     @cached_property
     def _range(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Of the bounds below and above which of the marks they have, -1 for none, and their exponents."""
+        """For the lower and upper bound: index of its digits in the marks (-1 for none), and its exponent."""
         low, high = (-1, LEAST_EXPONENT), (-1, GREATEST_EXPONENT)
         if self._case.values is None and self._case.minimum is not None and self._case.minimum > 0:
             digits, exponent = digits_of(self._case.minimum)
@@ -338,7 +338,7 @@ class Scientific:
 
     @cached_property
     def _missing(self) -> list[int]:
-        """By the remainder of a mantissa, how many digits it takes at least to be a multiple with zeros behind it."""
+        """For each remainder of a mantissa, the fewest digits that make it a multiple, up to trailing zeros."""
         step = self._case.multiple_of
         modulus = 1 if step is None or not self._most_places else _coprime(decimal_step(step)[0])
         missing, far = [-1] * modulus, 0
@@ -365,7 +365,7 @@ def _compared(digit: int, other: int) -> int:
 
 @kept(4096, 1 << 20)
 def digits_of(value: Rational) -> tuple[str, int]:
-    """The digits of a positive decimal number, the last of them not 0, and the exponent behind the first."""
+    """Return the digits of a positive decimal number without trailing zeros, and its exponent."""
     places = decimal_places(value)
     assert places is not None, "bounds are decimal numbers"
     text = str(int(value * 10**places))
@@ -373,7 +373,9 @@ def digits_of(value: Rational) -> tuple[str, int]:
 
 
 def exponents_of(case: Number, text: str) -> int:
-    """The exponents behind the first of some digits, the last of which is not 0, that make a member of a set."""
+    """Return the exponents that make some digits (without trailing zero) a member of a set, one digit before the
+    point.
+    """
     if case.notation == "integer":
         return 0
     members = between(LEAST_EXPONENT, GREATEST_EXPONENT)
@@ -407,7 +409,7 @@ def exponents_of(case: Number, text: str) -> int:
 
 
 def _multiples(factor: Rational, text: str) -> int:
-    """The exponents behind the first of some digits that make a multiple."""
+    """Return the exponents that make some digits a multiple, one digit before the point."""
     whole, places = decimal_step(factor)
     digits, zeros = int(text), 0
     if digits % _coprime(whole):
@@ -419,7 +421,7 @@ def _multiples(factor: Rational, text: str) -> int:
 
 @kept(1024, 1 << 20)
 def _coprime(whole: int) -> int:
-    """A number without its factors 2 and 5."""
+    """Return a number without its factors 2 and 5."""
     for prime in (2, 5):
         while whole % prime == 0:
             whole //= prime

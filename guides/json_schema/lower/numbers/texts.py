@@ -1,35 +1,34 @@
 """The texts of numbers, in either spelling.
 
-Any spelling has every JSON notation of a `Number`'s members, as far as they are a regular language. Exact: numbers
-without a fraction or with one, without an exponent, of any length, under any conditions; -0 is 0. Exponents are those
-of finite floats, so that whoever reads a text as one gets a number: after one whole digit -324 to 308, up to 99 after
-more. Where more than the sign is bounded fewer texts are accepted than members have, because the comparison of digits
-with an exponent is not regular:
+"any" spelling accepts every JSON notation of a `Number`'s members, as far as these are a regular language. Exact: texts
+without an exponent, with or without a fraction, of any length, under any conditions; -0 is 0. Exponents keep the number
+a finite float: -324 to 308 after one whole digit, up to 99 after more. If more than the sign is bounded, some texts of
+members are refused, because comparing digits with an exponent is not regular:
 
-- Under other bounds and exclusions an exponent follows a mantissa with one whole digit that is not 0 (or a
-  mantissa of zeros), which is how serialisers write; 15e3 and 0.5e3 are refused where 1.5e4 and 5e2 are not.
-- So it does for integers, multiples and negated multiples, after up to 16 digits behind the point, the last of
-  them not 0 (or after zeros alone). Multiples that are all below 1e16, and have at most 4 places, take no exponent.
-  Where the factors have more than 128 remainders that matter, or the number must be in one of several sets, it follows
-  a fraction of zeros only.
-- Constants take an exponent wherever their point may stand: before, between and behind the digits that count, and up to
-  where it stands without one (0.15e4, 1.5e3, 15e2, 1500e0). Beyond 32 such places it is behind the first digit or the
-  last, or where the schema has it.
+- Under other bounds and exclusions an exponent follows a mantissa with one whole digit that is not 0 (or a mantissa of
+  zeros), as serialisers write it: 1.5e4 and 5e2 are accepted, 15e3 and 0.5e3 are not.
+- The same holds for integers, multiples and negated multiples, with up to 16 fraction digits, the last of them not 0
+  (or all of them). Multiples that are all below 1e16, with at most 4 places, have no exponent. If the factors have more
+  than 128 relevant remainders, or the number must be in one of several sets, the fraction before an exponent is zeros
+  only.
+- Constants have an exponent with every position of the point: before, between and after the significant digits, and up
+  to its position without exponent (0.15e4, 1.5e3, 15e2, 1500e0). If these are more than 32, only after the first or
+  last digit, or as the schema writes it.
 
-What json.dumps writes of a member is always among them, but for those of such factors.
+The text that json.dumps writes for a member is always accepted, except with more than 128 remainders.
 
-Plain spelling is that of people and of json.dumps. Where a set asks for integers they are digits; elsewhere 5 and 5.0
-are both fine. 0 has no sign, 0.0 may have one.
+"plain" spelling is that of people and of json.dumps. Sets of integers have digits only; elsewhere both 5 and 5.0 are
+accepted. 0 has no sign, 0.0 may have one.
 
-    integers        0, or digits without a leading 0; up to as many as Python reads, or where any number may stand,
-                    as keep it a finite float; multiples have any number of digits
-    other numbers   from 1e-4 up to below 1e16 with a point, up to 17 digits that count; only a fraction of up to
-                    MOST_PADDED places may end in 0, as %f writes it (19.90 is fine, 1.0000000000 is not)
-                    else one digit, perhaps a fraction that does not end in 0, and e+16 ... e+308 or e-05 ... e-324
+    integers        0, or digits without a leading 0; up to Python's limit, or in sets without bounds up to the
+                    digits of a finite float; multiples have any number of digits
+    other numbers   from 1e-4 to below 1e16 with a point, up to 17 significant digits; only a fraction of up to
+                    MOST_PADDED places may end in 0, as in %f (19.90 is accepted, 1.0000000000 is not);
+                    else one digit, an optional fraction that does not end in 0, and e+16 ... e+308 or e-05 ... e-324
     constants       as the schema writes them
 
-Numbers from 0 up are `numerals`, those without and those with an exponent read side by side. Where nothing is compared
-an exponent of at most two digits may follow any mantissa: finite floats decide no more (`unbounded`).
+Numbers from 0 up are `numerals`, the texts without and with an exponent read in parallel. Without comparisons an
+exponent of up to two digits may follow any mantissa (`unbounded`).
 """
 
 from __future__ import annotations
@@ -78,13 +77,13 @@ from .literals import (
 from .scientific import Scientific, has_exponents
 
 Run = tuple[int, int, int]
-"""The first and the last byte that lead to a state, and the state."""
+"""First and last byte that lead to a state, and the state."""
 
 
 class Numerals:
-    """The texts of a set of numbers that are 0 or more, as an automaton whose states are made when they are reached.
+    """The texts of a set of numbers from 0 up, as an automaton whose states are made on demand.
 
-    plain: as json.dumps writes floats, with a few more zeros at the end
+    plain: as json.dumps writes floats, plus optional final zeros
     """
 
     def __init__(self, case: Number, *, plain: bool = False) -> None:
@@ -96,11 +95,11 @@ class Numerals:
 
     @property
     def held_bytes(self) -> int:
-        """About how much memory the states take that were made."""
+        """Approximate memory of the states made so far."""
         return 4000 + 3000 * len(self._numbers)
 
     def runs(self, state: int) -> list[Run]:
-        """The states after bytes, as far as a member follows."""
+        """Return the transitions of a state from which a member is reachable, as byte ranges."""
         with self._lock:
             self._runs += [None] * (state + 1 - len(self._runs))
             known = self._runs[state]
@@ -121,19 +120,19 @@ class Numerals:
         return runs
 
     def is_accepting(self, state: int) -> bool:
-        """Tell whether a text may end in a state."""
+        """Test whether a text may end in a state."""
         with self._lock:
             both = zip(self._readers, self._numbers.states[state], strict=True)
             return any(at != DEAD and reader.is_accepting(at) for reader, at in both)
 
     def needed(self, state: int) -> int:
-        """The bytes from a state to the end of a short text; NEVER if there is none."""
+        """Return the bytes from a state to the end of a short text; NEVER if there is none."""
         with self._lock:
             both = zip(self._readers, self._numbers.states[state], strict=True)
             return min((reader.needed(at) for reader, at in both if at != DEAD), default=NEVER)
 
     def table(self) -> Table:
-        """All states as a table, minimised; for sets that have few."""
+        """Return all states as a minimised table; for small sets."""
         rows: list[NDArray[np.int32]] = []
         while len(rows) < len(self._numbers):
             row = np.full(256, DEAD, np.int32)
@@ -146,7 +145,7 @@ class Numerals:
 
 @kept_growing(256, 16 << 20)
 def numerals(case: Number, plain: bool = False) -> Numerals:
-    """The automaton of a set, made once: it remembers the states that were reached."""
+    """Return the automaton of a set, cached with its states."""
     return Numerals(case, plain=plain)
 
 
@@ -160,7 +159,7 @@ class NumeralNodes:
         self._nodes: dict[int, int] = {}
 
     def entry(self) -> int:
-        """The node before the first digit."""
+        """Return the node before the first digit."""
         return self._node(self._numerals.start)
 
     def _node(self, state: int) -> int:
@@ -201,7 +200,7 @@ WHOLE_EXPONENT = Sequence((E, either(Sequence((OPTIONAL_PLUS, UP_TO_99)), MINUS_
 
 
 def tailed(whole: Node, fraction: Node, exponent: Node, notation: str | None) -> Node:
-    """A whole number, with a fraction and an exponent as the notation has it."""
+    """Return a whole number with the optional fraction and exponent of a notation."""
     if notation == "integer":
         return whole
     if notation == "real":
@@ -211,7 +210,7 @@ def tailed(whole: Node, fraction: Node, exponent: Node, notation: str | None) ->
 
 @lru_cache(maxsize=16)
 def unbounded(notation: Notation | None, positive: bool, whole: bool) -> Table:
-    """All numbers, or those above 0, or whole ones, in any spelling, as a table."""
+    """Return a table of all numbers from 0 up (or all above 0; or all whole ones) in "any" spelling."""
     node = tailed(
         POSITIVE_WHOLE if positive else WHOLE,
         *((ZERO_FRACTION, WHOLE_EXPONENT) if whole else (FRACTION, EXPONENT)),
@@ -228,12 +227,14 @@ def unbounded(notation: Notation | None, positive: bool, whole: bool) -> Table:
 
 @lru_cache(maxsize=2)
 def unbounded_floats(positive: bool) -> Table:
-    """All numbers, or those above 0, as json.dumps writes floats, with a few more zeros at the end, as a table."""
+    """Return a table of all numbers from 0 up (or all above 0) as json.dumps writes floats, plus optional final
+    zeros.
+    """
     return Numerals(Number(0, exclusive_minimum=positive, notation="real"), plain=True).table()
 
 
 def float_texts(value: Rational) -> Iterator[str]:
-    """The texts of a number from 0 up that are those of a float, with a few zeros behind it."""
+    """Yield the float texts of a number from 0 up, plus optional final zeros."""
     places = decimal_places(value)
     if places is None:
         return
@@ -245,7 +246,7 @@ def float_texts(value: Rational) -> Iterator[str]:
 
 
 def _is_float(text: str) -> bool:
-    """Tell whether a text is that of a float from 0 up."""
+    """Test whether a text is that of a float from 0 up."""
     table = unbounded_floats(False)
     state = table.start
     for byte in text.encode():
@@ -256,18 +257,18 @@ def _is_float(text: str) -> bool:
 
 
 MOST_DIGITS = 4300
-"""Up to how many digits int() reads by default; what is longer json.loads refuses."""
+"""Default limit on digits of int(), and so of json.loads."""
 FLOAT_DIGITS = 308
-"""Whole numbers of so many digits are finite floats."""
+"""Whole numbers with up to this many digits are finite floats."""
 MAX_LISTED, MAX_LARGE_LISTED, LARGE_STEP = 64, 4096, 1000
-"""Up to how many multiples within bounds are each written out; and of a step from LARGE_STEP on."""
+"""Maximum number of multiples within bounds that are listed one by one; the second for steps from LARGE_STEP on."""
 
 OPTIONAL_MINUS = Repeat(MINUS, 0, 1)
 ZERO_TEXTS = {notation: tailed(ZERO, ZERO_FRACTION, EXPONENT, notation) for notation in (None, "integer", "real")}
 
 
 class OnDemand(NamedTuple):
-    """Numbers from 0 up whose states are made when they are reached: they would be many, or nobody knows.
+    """Numbers from 0 up whose automaton states are made on demand, because they may be many.
 
     plain: as json.dumps writes floats
     """
@@ -277,14 +278,14 @@ class OnDemand(NamedTuple):
 
 
 class SignedTexts(NamedTuple):
-    """Some of a set's texts: a sign, or none, and all there is behind it."""
+    """A part of a set's texts: a sign or none, and the rest."""
 
     sign: Node
     digits: Node | OnDemand
 
 
 def number_rule(lowering: Lowering, case: Number, spelling: Spelling) -> int:
-    """A new rule of a set of numbers, of any size; its start node."""
+    """Return the start node of a new rule for a set of numbers of any size."""
     graph = lowering.graph
     with graph.new_rule() as start:
         end = graph.final()
@@ -302,7 +303,7 @@ def number_rule(lowering: Lowering, case: Number, spelling: Spelling) -> int:
 
 
 def spelt_numbers(case: Number, spelling: Spelling) -> Node | None:
-    """The texts of a set; NOTHING if there are none, None if some are `OnDemand`."""
+    """Return the texts of a set as syntax; NOTHING if there are none, None if some are `OnDemand`."""
     found: list[Node] = []
     for sign, digits in _parts(case, spelling):
         if isinstance(digits, OnDemand):
@@ -313,7 +314,7 @@ def spelt_numbers(case: Number, spelling: Spelling) -> Node | None:
 
 @kept(4096, 8 << 20)
 def fewest_number_bytes(case: Number, spelling: Spelling) -> int:
-    """The length of the shortest text of a set that is not empty."""
+    """Return the length of the shortest text of a nonempty set."""
     return min((sign is MINUS) + _fewest(digits) for sign, digits in _parts(case, spelling))
 
 
@@ -325,7 +326,7 @@ def _fewest(digits: Node | OnDemand) -> int:
 
 
 def _parts(case: Number, spelling: Spelling) -> list[SignedTexts]:
-    """The texts of a set as alternatives that are not empty."""
+    """Return the texts of a set as nonempty alternatives."""
     found = _in_any_spelling(case) if spelling == "any" else _plain(case)
     return [part for part in found if part.digits is not NOTHING]
 
@@ -363,7 +364,7 @@ def _plain(case: Number) -> Iterator[SignedTexts]:
 
 
 def _signs(case: Number) -> Iterator[tuple[Node, Number]]:
-    """The members without and with a minus; an integer that is 0 has none."""
+    """Yield the members without and with a minus; an integer 0 has none."""
     above, below = _from_0(case), _from_0(_negated(case))
     if above is not None:
         yield EMPTY, above
@@ -374,7 +375,7 @@ def _signs(case: Number) -> Iterator[tuple[Node, Number]]:
 
 
 def _negated(case: Number) -> Number:
-    """The numbers whose negatives are in a set."""
+    """Return the set of negated members."""
     return replace(
         case,
         minimum=None if case.maximum is None else -case.maximum,
@@ -389,7 +390,7 @@ def _negated(case: Number) -> Number:
 
 
 def _from_0(case: Number) -> Number | None:
-    """The members from 0 up, of a set that has no values, said by what matters there; None if no bounds leave any."""
+    """Return the members from 0 up of a set without `values`, simplified; None if the bounds exclude all."""
     low, low_open = case.minimum, case.exclusive_minimum
     high, high_open = case.maximum, case.exclusive_maximum
     if low is None or low < 0:
@@ -398,7 +399,7 @@ def _from_0(case: Number) -> Number | None:
         low_open = low_open or 0 in case.excluded or bool(case.not_multiple_of)
     if high is not None and (low > high or (low == high and (low_open or high_open))):
         return None
-    if high == 0 and case.either:  # of a single number the groups are told here
+    if high == 0 and case.either:  # the groups of a set with one number are decided here
         return _zero_in_groups(case)
     step = case.multiple_of
     if case.notation == "integer":
@@ -418,7 +419,7 @@ def _from_0(case: Number) -> Number | None:
 
 
 def _zero_in_groups(case: Number) -> Number | None:
-    """The set of 0 in the notations in which the groups of a set have it; None if they have it in none."""
+    """Return the set of 0 in the notations that all groups allow; None if there is none."""
     groups = Number(notation=case.notation, either=case.either)
     as_integer, as_real = contains(groups, 0, "integer"), contains(groups, 0, "real")
     if not (as_integer or as_real):
@@ -429,7 +430,7 @@ def _zero_in_groups(case: Number) -> Number | None:
 
 
 def _unsigned(case: Number) -> Node | OnDemand:
-    """The texts of numbers from 0 up, in any spelling."""
+    """Return the texts of numbers from 0 up, in "any" spelling."""
     high, notation, step = case.maximum, case.notation, case.multiple_of
     if high == 0:
         return ZERO_TEXTS[notation]
@@ -444,14 +445,14 @@ def _unsigned(case: Number) -> Node | OnDemand:
 
 
 def _is_unbounded(case: Number) -> bool:
-    """Tell whether numbers are told by their sign and notation alone, or by being whole besides."""
+    """Test whether only sign, notation and wholeness matter."""
     if case.maximum is not None or case.not_multiple_of or case.excluded or case.either:
         return False
     return case.minimum == 0 if case.multiple_of is None else case.multiple_of == 1 and _least(case) <= 1
 
 
 def _least(case: Number) -> int:
-    """The least whole number that is not below the bound; behind an open bound of 0 it is 1."""
+    """Return the least integer within the lower bound; 1 for an open bound of 0."""
     assert case.minimum is not None
     return int(case.minimum // 1 + 1 if case.exclusive_minimum else -(-case.minimum // 1))
 
@@ -462,7 +463,7 @@ def _numerals(case: Number, *, plain: bool) -> Node | OnDemand:
 
 
 def is_listed(case: Number) -> bool:
-    """Tell whether the members are so few that each is written out."""
+    """Test whether the members are few enough to be listed."""
     if case.multiple_of is None or case.maximum is None or case.either:
         return False
     first, last = _steps_within(case)
@@ -470,13 +471,13 @@ def is_listed(case: Number) -> bool:
 
 
 def _steps_within(case: Number) -> tuple[int, int]:
-    """The first and the last step within the bounds."""
+    """Return the first and last multiple within the bounds, as multiples of the step."""
     assert case.multiple_of is not None and case.maximum is not None and case.minimum is not None
     return int(-(-case.minimum // case.multiple_of)), int(case.maximum // case.multiple_of)
 
 
 def _members(case: Number) -> frozenset[Rational]:
-    """The members among the steps within the bounds."""
+    """Return the members among the multiples within the bounds."""
     step = case.multiple_of
     assert step is not None
     first, last = _steps_within(case)
@@ -484,7 +485,7 @@ def _members(case: Number) -> frozenset[Rational]:
 
 
 def _whole_digits(case: Number, most: int) -> Iterator[Node | OnDemand]:
-    """Integers without a sign, of at most `most` digits where nothing else bounds them; multiples of any length."""
+    """Yield unsigned integers, with at most `most` digits if nothing else bounds them; multiples of any length."""
     if case.maximum is not None or case.multiple_of != 1 or case.not_multiple_of or case.either:
         yield _unsigned(case)
         return
@@ -500,7 +501,7 @@ def _whole_digits(case: Number, most: int) -> Iterator[Node | OnDemand]:
 
 
 def _floats(case: Number) -> Node | OnDemand:
-    """Numbers from 0 up as json.dumps writes floats."""
+    """Return numbers from 0 up as json.dumps writes floats."""
     if case.maximum == 0 or is_listed(case):
         members = _members(case) if case.maximum else (0,)
         return either(*(Literal(text.encode()) for value in sorted(members) for text in float_texts(value)))

@@ -1,9 +1,9 @@
-"""Objects with groups of alternatives as fragments of a graph: each member leaves those that its name and value meet.
+"""Objects with groups of alternatives as fragments of a graph. Each member eliminates alternatives it does not satisfy.
 
-The alternatives of all groups would multiply; here a place only says which are left of each group. A value that some
-alternatives allow and others do not is told apart where its member comes, if what they ask of it is easily refused;
-otherwise the text is read in several ways side by side. An object may end where every group has an alternative left
-that misses nothing.
+Multiplying out all groups would explode; instead a place holds the alternatives left of each group. If alternatives
+disagree about a value and their conditions are easily negated, the value decides among them; otherwise the text is read
+in several ways in parallel. An object may end if every group has an alternative left whose required members are all
+there.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ from .names import MemberNames
 
 Alive = tuple[int, ...]
 Lost = tuple[tuple[int, int], ...]
-"""Some groups by their numbers, each with alternatives as bits."""
+"""(group number, alternatives as bits) pairs."""
 Cell = tuple[Formula, frozenset[Formula]]
 FEW_LITERALS = 4
 MAX_WAYS = 4096
-"""How many ways to read one member are too many."""
+"""Maximum number of ways to read one member."""
 
 
 class Completion(NamedTuple):
-    """Members that complete an object, by their numbers, with what they must satisfy, and the alternatives chosen."""
+    """A completion of an object: needed members by number, with their formulas, and the chosen (group, alternative)
+    pairs.
+    """
 
     needed: dict[int, Formula]
     chosen: tuple[tuple[int, int], ...]
@@ -52,8 +54,8 @@ class Choices(Members):
         self._concerned: dict[int, Lost] = {}
         self._cells_of: dict[int, list[Cell] | None] = {}
         self._blocked: dict[int, Alive] = {}
-        # What must come, by the members that may be missing: those that an alternative needs. With all that are left,
-        # or with those that were chosen; and in which order the alternatives of a group are tried.
+        # Completions by missing members: with all alternatives left, with those chosen so far; and the order in which
+        # the alternatives of a group are tried.
         self._wanted = self._required
         for group in self._groups:
             for _, required in group:
@@ -73,11 +75,11 @@ class Choices(Members):
         return all(left & ~bits for left, bits in zip(place.alive, self._blocked_by(missing), strict=True))
 
     def _goes_on(self, place: MemberPlace) -> bool:
-        """Tell whether another member may come: surely where one must."""
+        """Test whether another member may come; always true if one must."""
         return bool(self._to_come(place)) or super()._goes_on(place)
 
     def _choices(self, place: MemberPlace) -> Iterator[NextMember]:
-        """The members that may come next."""
+        """Yield the members that may come next."""
         for index in range(self._come(place), self._schema_names):
             yield from self._named(index, place)
             if self._required >> index & 1:
@@ -89,19 +91,19 @@ class Choices(Members):
             yield from self._free(-1 - index, place)
 
     def _free(self, index: int, place: MemberPlace) -> list[NextMember]:
-        """The ways to read a member of a region."""
+        """Return the ways to read a member of a region."""
         return self._read(index, place, self._bit(index) & self._wanted, self._in_order)
 
     def _bit(self, index: int) -> int:
-        """The bit of a name, or of a region behind these."""
+        """Return the bit of a name; those of regions follow."""
         return 1 << (index if index >= 0 else len(self._names) - 1 - index)
 
     def _named(self, index: int, place: MemberPlace) -> list[NextMember]:
-        """The ways to read the member of a name."""
+        """Return the ways to read the member of a name."""
         return self._read(index, place, 1 << index, self._in_order & (1 << index) - 1)
 
     def _read(self, index: int, place: MemberPlace, used: int, passed: int) -> list[NextMember]:
-        """The ways to read a member; used: its own bit; passed: the names that come no more."""
+        """Return the ways to read a member; used: its own bit; passed: names that can no longer come."""
         spend(200)
         gone = passed & ~place.used
         alive = place.alive
@@ -124,13 +126,15 @@ class Choices(Members):
         return found
 
     def _rest_key(self, place: MemberPlace) -> tuple[int, Alive]:
-        """The state that the members to come depend on: not on those that no alternative requires."""
+        """Return the state on which completions depend: missing members that some alternative requires, and
+        alternatives left.
+        """
         return self._wanted & ~place.used, place.alive
 
     def _told(self, index: int, alive: Alive) -> list[tuple[Formula, Lost]]:
-        """The formulas that the value of a member may satisfy, and the alternatives that are lost then.
+        """Return the formulas that the value of a member may satisfy, with the alternatives that each eliminates.
 
-        That depends only on the alternatives that speak of the member, which are few of many.
+        This depends only on the alternatives with conditions on the member, usually few.
         """
         concerned = self._concerned_by(index)
         key = (index, tuple(alive[group] & bits for group, bits in concerned))
@@ -153,7 +157,7 @@ class Choices(Members):
     def _lost(
         self, asked: list[list[tuple[Formula, ...] | None]], concerned: Lost, left: Alive, holding: frozenset[Formula]
     ) -> Lost:
-        """The alternatives of those left that a value does not meet of which just these literals are known to hold."""
+        """Return those of the remaining alternatives that a value fails if exactly these literals are known to hold."""
         found: list[tuple[int, int]] = []
         for (group, _), alternatives in zip(concerned, left, strict=True):
             spend(20 * alternatives.bit_count())
@@ -167,7 +171,7 @@ class Choices(Members):
         return tuple(found)
 
     def _concerned_by(self, index: int) -> Lost:
-        """The groups in which alternatives speak of a member, each with these."""
+        """Return (group, bits of the alternatives with conditions on a member), for each group that has some."""
         known = self._concerned.get(index)
         if known is None:
             asked = self._asked_of(index)
@@ -177,7 +181,9 @@ class Choices(Members):
         return known
 
     def _asked_of(self, index: int) -> list[list[tuple[Formula, ...] | None]]:
-        """For each alternative what it asks of a member: formulas that must all hold, None if it forbids it."""
+        """Return for each alternative its conditions on a member: formulas that must all hold, None if it forbids the
+        member.
+        """
         known = self._asked.get(index)
         if known is None:
             known = self._asked[index] = [
@@ -186,7 +192,7 @@ class Choices(Members):
         return known
 
     def _of(self, one: Object, index: int) -> Formula:
-        """The formula that an alternative asks of the members of a name, or of a region of names."""
+        """Return the formula of an alternative for the member of a name, or of a region of names."""
         schema = self._owner.schema
         if index >= 0:
             return schema.member(one, self._names[index])
@@ -203,9 +209,9 @@ class Choices(Members):
         return self._formulas[index] if index >= 0 else self._regions[-1 - index][1]
 
     def _all_cells(self, index: int) -> list[Cell] | None:
-        """The cells of all that alternatives ask of a member, if these are hardly more than there are alternatives.
+        """Return the cells of all conditions on a member, if they are at most about two per condition.
 
-        As where a member tells alternatives apart: these cells will do whichever alternatives are left.
+        This is so if the member is a discriminator. Then the cells serve for any remaining alternatives.
         """
         if index not in self._cells_of:
             asked = self._asked_of(index)
@@ -214,9 +220,9 @@ class Choices(Members):
         return self._cells_of[index]
 
     def _cells(self, index: int, literals: list[Formula], most: int = MAX_WAYS) -> list[Cell] | None:
-        """Sets of values that together are all the values of a member, each with literals that hold in it.
+        """Partition the values of a member into sets, each with the literals that hold in it.
 
-        None where they are more than `most`. Raises LimitError for more than MAX_WAYS.
+        None if they are more than `most`. Raises LimitError for more than MAX_WAYS.
         """
         schema, asked = self._owner.schema, set(literals)
         both, refuse = schema.formulas.all_of, schema.formulas.negation
@@ -240,7 +246,7 @@ class Choices(Members):
         return cells
 
     def _is_simple(self, formula: Formula) -> bool:
-        """Tell whether a formula speaks of nothing inside arrays and objects."""
+        """Test whether a formula has no conditions on the content of arrays and objects."""
         normal = self._owner.schema.normal(formula)
         return not normal.constants and normal.arrays in ((), (ANY_ARRAY,)) and normal.objects in ((), (ANY_OBJECT,))
 
@@ -248,7 +254,9 @@ class Choices(Members):
         return self._to_come(place) is not None
 
     def _to_come(self, place: MemberPlace) -> dict[int, Formula] | None:
-        """Members that complete the object, by their numbers, with what they must satisfy; None if it cannot be."""
+        """Return the members that complete the object, by number, with their formulas; None if it cannot be
+        completed.
+        """
         key = self._rest_key(place)
         if key not in self._missing:
             found = self._as_before(*key)
@@ -258,7 +266,7 @@ class Choices(Members):
         return None if known is None else known.needed
 
     def _as_before(self, missing: int, alive: Alive) -> Completion | None:
-        """The completions of the object before its last member, where that still does."""
+        """Return the completion found before the last member, without that member, if it is still valid."""
         hint = self._hints.get((missing, alive))
         if hint is None:
             return None
@@ -272,10 +280,10 @@ class Choices(Members):
         return Completion(left, chosen)
 
     def _completed(self, missing: int, alive: Alive) -> Completion | None:
-        """Choose alternatives until all that must come has values, those first that miss least.
+        """Choose alternatives, those with fewest missing members first, until every needed member has a possible value.
 
-        A group is decided only where what must come leaves no alternative that asks for nothing more: what was chosen
-        without need would have to be taken back.
+        A group is decided only if each of its remaining alternatives has a condition on the needed members, or misses
+        one. Deciding others would cause needless backtracking.
         """
         first = self._needed(missing, {}, (), self._required)
         if first is None:
@@ -303,7 +311,7 @@ class Choices(Members):
     def _undecided(
         self, missing: int, alive: Alive, needed: dict[int, Formula], chosen: tuple[tuple[int, int], ...]
     ) -> int:
-        """Of the groups that are to be decided now that with the fewest alternatives left; -1 if there is none."""
+        """Return the undecided group with the fewest alternatives left; -1 if there is none."""
         decided = {group for group, _ in chosen}
         blocked = self._blocked_by(missing & ~sum(map(self._bit, needed)))
         speaking: dict[int, int] = {}
@@ -321,7 +329,7 @@ class Choices(Members):
         return best
 
     def _blocked_by(self, missing: int) -> Alive:
-        """For each group the alternatives that require one of these members."""
+        """Return for each group the alternatives that require one of these members."""
         known = self._blocked.get(missing)
         if known is None:
             spend(50 * sum(map(len, self._groups)))
@@ -331,7 +339,7 @@ class Choices(Members):
         return known
 
     def _by_missing(self, missing: int, group: int, alive: int) -> tuple[int, ...]:
-        """The alternatives that are left of a group, those that miss the fewest members first."""
+        """Return the remaining alternatives of a group, those with fewest missing members first."""
         key = (missing, group, alive)
         known = self._orders.get(key)
         if known is None:
@@ -344,9 +352,9 @@ class Choices(Members):
     def _needed(
         self, missing: int, known: dict[int, Formula], chosen: tuple[tuple[int, int], ...], required: int
     ) -> dict[int, Formula] | None:
-        """The completion that was known, with the last alternative that was chosen and what it requires.
+        """Extend a completion by the last chosen alternative and its required members.
 
-        None if a member has no value that satisfies all alternatives that were chosen.
+        None if some member has no value that satisfies all chosen alternatives.
         """
         spend(100)
         key = (missing, chosen)
@@ -374,7 +382,7 @@ class Choices(Members):
     def _add(
         self, found: dict[int, Formula], index: int, formula: Formula, chosen: tuple[tuple[int, int], ...]
     ) -> bool:
-        """Note what a member must satisfy with these alternatives; whether any value does."""
+        """Add the conditions of chosen alternatives on a member. Return whether some value satisfies them."""
         schema, asked = self._owner.schema, self._asked_of(index)
         parts = [asked[group][bit] for group, bit in chosen]
         told = [part for part in parts if part is not None]
@@ -382,7 +390,7 @@ class Choices(Members):
         return len(told) == len(parts) and schema.has_instance(found[index])
 
     def _nearest(self, place: MemberPlace) -> NextMember:
-        """The next member on a short way to the end."""
+        """Return the next member on a short way to the end."""
         needed = self._to_come(place)
         first = min(needed, key=lambda index: (index < 0, index)) if needed else 0
         way = self._named if first >= 0 else self._free
@@ -397,33 +405,33 @@ class Choices(Members):
         return min(alive, key=lambda choice: self._still(choice.after))
 
     def _still(self, place: MemberPlace) -> int:
-        """The number of members that must still come."""
+        """Return the number of members that must still come."""
         return len(self._to_come(place) or ())
 
     def _counts_nothing(self, place: MemberPlace) -> bool:
-        """The completions depend on the alternatives that are left."""
+        """Return False: completions depend on the remaining alternatives."""
         return False
 
 
 MAX_SPREAD = 4096
-"""In how many ways the members of an alternative may have the names that it asks for."""
+"""Maximum number of ways in which the members of an alternative can have the names it requires."""
 
 
 class NumberedCase(NamedTuple):
-    """One of a group. needed: the members that must be there, bits of names and behind these of regions"""
+    """An alternative of a group. needed: bits of members that must be there, names first, then regions"""
 
     case: Object
     needed: int
 
 
 def in_groups(case: Object) -> Object:
-    """The case with the names that some member must have in groups of their own."""
+    """Return the case with its `some` rules as groups of one alternative."""
     alone = tuple((Object(some=(rule,)),) for rule in case.some)
     return replace(case, some=(), either=case.either + alone) if alone else case
 
 
 def names_of(owner: RuleLowering, case: Object, depth: int) -> MemberNames:
-    """The names that an object or any of its alternatives tells apart."""
+    """Return the names that an object or any of its alternatives distinguishes."""
     alternatives = [one for group in case.either for one in group]
     properties = dict(case.properties)
     for one in alternatives:
@@ -435,7 +443,7 @@ def names_of(owner: RuleLowering, case: Object, depth: int) -> MemberNames:
 
 
 def numbered(group: Iterable[Object], names: MemberNames, schema: CompiledSchema) -> list[NumberedCase]:
-    """The alternatives of a group that no required name rules out, each for every way to have what it asks for."""
+    """Return the alternatives of a group that are possible, one for each way to have the required names."""
     number = {name: index for index, name in enumerate(names.names)}
     found: list[NumberedCase] = []
     for one in group:
@@ -458,7 +466,7 @@ def numbered(group: Iterable[Object], names: MemberNames, schema: CompiledSchema
 
 
 def _members(rule: Rule, names: MemberNames, schema: CompiledSchema) -> int:
-    """The names that a rule's set has, and the regions that lie in it, as bits."""
+    """Return the names in a rule's set, and the regions that overlap it, as bits."""
     found = sum(1 << at for at, name in enumerate(names.names) if schema.language.contains(rule.names, name))
     within = (at for at, (region, _) in enumerate(names.regions) if schema.overlaps(rule.names, region))
     return found | sum(1 << len(names.names) + at for at in within)

@@ -1,4 +1,4 @@
-"""Objects as fragments of a graph where it matters only which members there are already: a set in the items."""
+"""Objects as fragments of a graph where only the set of members matters. The items hold that set."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from .names import MAX_BITS, MemberNames, uncounted
 
 
 def suits(case: Object, names: MemberNames) -> bool:
-    """Tell whether a set tells of an object: no counts, no rule that some member must meet, many names in any order."""
+    """Test whether a set suffices: no counts, no `some` rule, and few enough names for bits."""
     return not case.some and uncounted(case, names.required) and names.are_few
 
 
 class MemberSet:
     """One object case at one depth, in the current rule, before the node `target`.
 
-    There is one node for every place between members, whatever came before: which names can come no more is a
-    bit each in the count of the items (see `FewNames` and `ManyNames`).
+    All places between members share one node. The names that can no longer come are bits in the count of the items (see
+    `FewNames` and `ManyNames`).
     """
 
     def __init__(self, owner: RuleLowering, names: MemberNames, depth: int, target: int) -> None:
@@ -36,20 +36,20 @@ class MemberSet:
         self._depth = depth
         self._target = target
         self._bits = (FewNames if len(names.names) <= MAX_BITS else ManyNames)(self._graph, names, self._weight)
-        self._after = 0  # the node after a member; before it is known nobody comes to the names
+        self._after = 0  # the node after a member, set before names are reached
 
     @property
     def has_members(self) -> bool:
-        """Tell whether there may be any members."""
+        """Test whether the object may have members."""
         return bool(self._names.names) or self._names.others
 
     @property
     def has_required(self) -> bool:
-        """Tell whether some members must be there."""
+        """Test whether some members are required."""
         return bool(self._names.required)
 
     def entry(self) -> int:
-        """The node before the opening brace."""
+        """Return the node before the opening brace."""
         owner, graph, spacing = self._owner, self._graph, self._owner.form.spacing
         end = owner.text(b"}", self._target)
         close = owner.gap(spacing.at_end(self._depth), end)
@@ -68,24 +68,24 @@ class MemberSet:
         return start
 
     def _lacking(self) -> int:
-        """The weight of a missing member has a comma and a line too many where it is the first or next."""
+        """Return a correction: the weight of the first missing member includes a comma and a line too many."""
         return self._owner.last_line(self._depth) - self._owner.line(self._depth)
 
     def _define_after(self, member: int, close: int) -> int:
-        """The node after a member: a comma and the next one, or the end."""
+        """Return the node after a member: a comma and the next one, or the end."""
         owner, graph, spacing = self._owner, self._graph, self._owner.form.spacing
         comma = owner.text(b",", owner.gap(spacing.after_comma(self._depth), member))
         more = owner.gap(spacing.before_comma(), comma)
         return graph.node(links=(self._bits.done(close), self._bits.more(more)))
 
     def _define(self, node: int) -> None:
-        """The names that may come next."""
+        """Define the names that may come next."""
         owner, graph, names, after = self._owner, self._graph, self._names, self._after
         links: list[Link] = []
         for region, formula in names.regions:
             entry = owner.string_rule(region)
             if entry is not None:
-                # Every beginning of a name may be that of another one, and tokens read on behind its quote.
+                # Every beginning of a name may belong to another name, and tokens read on after its quote.
                 graph.offer((owner.member(formula, self._depth),))
                 call = graph.node(links=((CALL, entry, self._tail(formula, after)),))
                 links.append(self._bits.other(call))
@@ -105,7 +105,7 @@ class MemberSet:
         graph.define(node, links=[*named, *links])
 
     def _define_spelt(self, node: int, links: list[Link]) -> None:
-        """As `_define`, where every name has one spelling."""
+        """Define the names that may come next, where every name has one spelling."""
         names, depth = self._names, self._depth
         texts = all_spelt(names.names)
         tries: list[NameTrie] = []
@@ -121,13 +121,13 @@ class MemberSet:
         self._graph.define_names(node, [texts[index] for index in alone], rules, guards, self._after, links, tries)
 
     def _tail(self, formula: Formula, after: int) -> int:
-        """The node after a name: colon and value."""
-        # A place of its own to return to tells in whose value a state is.
+        """Return the node after a name: colon and value."""
+        # A return node of its own identifies the value that a state is in.
         back = self._graph.node(links=((EPSILON, after, 0),))
         return self._owner.after_name(formula, self._depth, back)
 
     def _weight(self, index: int) -> int:
-        """The bytes of a name's member, with what stands before it."""
+        """Return the bytes of a name's member, with its separator."""
         return min(1 + self._owner.line(self._depth) + self._length(index), MOST)
 
     def _length(self, index: int) -> int:
@@ -136,7 +136,7 @@ class MemberSet:
         )
 
     def _sure_member(self) -> int:
-        """Bytes from before a member that need not come to after the closing brace, whichever are left to come."""
+        """Return the bytes from before an optional member to after the closing brace, for any set of members left."""
         names, owner = self._names, self._owner
         lengths = [
             owner.strings.shortest(region) + owner.length_after_name(formula, self._depth)
@@ -150,13 +150,13 @@ class MemberSet:
 
 
 ENOUGH = 8
-"""From how many names on that are alike a group is told apart as a trie."""
+"""Minimum number of similar names for a trie of their own."""
 
 
 class NameGroup(NamedTuple):
-    """Names that need not be there, of one length and with one formula: from any beginning all have the same end.
+    """Optional names of equal length and formula: all their suffixes have equal continuations.
 
-    indices: of the names, sorted as they are spelt; bit: of the first, the others' come in order
+    indices: of the names, sorted by spelling; bit: of the first; the others follow in order
     """
 
     indices: list[int]
@@ -164,7 +164,7 @@ class NameGroup(NamedTuple):
 
 
 class FewNames:
-    """Guards for up to MAX_BITS names. A bit says that the name can come no more."""
+    """Guards for up to MAX_BITS names. A bit says that the name can no longer come."""
 
     groups: tuple[NameGroup, ...] = ()
 
@@ -175,30 +175,30 @@ class FewNames:
         self.counter = graph.new_set(names.required, partial(_weights, names, weight))
 
     def name(self, index: int) -> tuple[int, int, int, int]:
-        """The guard of the name at `index`, which is one more from there on, as `Graph.guard` has it."""
+        """Return the guard of the name at `index`, with the bits it adds, for `Graph.guard`."""
         names = self._names
         used, before = 1 << index, self._in_order & ((1 << index) - 1)
         added = used | before if index < names.schema_names else used | self._in_order
         return names.required & before, used, -1, added
 
     def other(self, entry: int) -> Link:
-        """To a name without a bit."""
+        """Return a link to a name without a bit."""
         return self._graph.guard(entry, needed=self._names.required & self._in_order, added=self._in_order)
 
     def more(self, entry: int) -> Link:
-        """To one more member, if any can come."""
+        """Return a link to another member, if any can come."""
         every = 0 if self._names.others else (1 << len(self._names.names)) - 1
         return self._graph.guard(entry, refused=every)
 
     def done(self, entry: int) -> Link:
-        """To the end of the object, if all required members are there."""
+        """Return a link to the end of the object, if all required members are there."""
         return self._graph.guard(entry, needed=self._names.required, kept=0)
 
 
 class ManyNames:
-    """Guards for any number of names, in any order: the required ones have the first bits.
+    """Guards for any number of names, in any order; required names have the first bits.
 
-    groups: the names that are alike, without those that are to have guards of their own
+    groups: the groups of similar names, without names that need guards of their own
     """
 
     def __init__(self, graph: Graph, names: MemberNames, weight: Callable[[int], int]) -> None:
@@ -222,23 +222,23 @@ class ManyNames:
         self.counter = graph.new_large_set(self._required, lambda: list(map(weight, order[: self._required])))
 
     def name(self, index: int) -> tuple[int, int, int, int]:
-        """The guard of the name at `index`, which is one more from there on, as `Graph.guard` has it."""
+        """Return the guard of the name at `index`, with the bit it adds, for `Graph.guard`."""
         bit = self._bit[index] + 1
         return 0, bit, -1, bit
 
     def other(self, entry: int) -> Link:
-        """To a name without a bit."""
+        """Return a link to a name without a bit."""
         return self._graph.guard(entry)
 
     def more(self, entry: int) -> Link:
-        """To one more member, if any can come."""
+        """Return a link to another member, if any can come."""
         return self._graph.guard(entry, refused=0 if self._names.others else -len(self._names.names))
 
     def done(self, entry: int) -> Link:
-        """To the end of the object, if all required members are there."""
+        """Return a link to the end of the object, if all required members are there."""
         return self._graph.guard(entry, needed=self._required, kept=0)
 
 
 def _weights(names: MemberNames, weight: Callable[[int], int]) -> list[int]:
-    """The weight of the bit of each name."""
+    """Return the weight of each name's bit."""
     return [weight(index) if names.required >> index & 1 else 0 for index in range(len(names.names))]

@@ -1,4 +1,5 @@
-"""Objects as fragments of a graph with a node for each place: what has come decides what may come, and when to end."""
+"""Objects as fragments of a graph with a node per place. The members so far decide what may follow, and where to
+end."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ from .names import MemberNames
 class MemberPlace(NamedTuple):
     """The progress of an object.
 
-    used: which of the named members can come no more, as bits; members: how many there are, as far as
-    it matters; unmet: which of the rules in `Object.some` have no member yet, as bits; alive: for each group of
-    alternatives, which are left, as bits
+    used: names that can no longer come, as bits; members: their number, as far as it matters
+    unmet: rules of `Object.some` without a member yet, as bits
+    alive: for each group, the alternatives left, as bits
     """
 
     used: int
@@ -31,7 +32,7 @@ class MemberPlace(NamedTuple):
 
 
 class NextMember(NamedTuple):
-    """A member that may come next: its name in the list of names, or -1 - its region; its value; the place after it."""
+    """A possible next member: index of its name, or -1 - region; formula of its value; place after it."""
 
     name: int
     formula: Formula
@@ -65,14 +66,14 @@ class Members:
         self._ceiling = self._count_that_matters()
 
     def _count_that_matters(self) -> int:
-        """Up to which number members must be counted; 0 if it does not matter."""
+        """Return the cap on counting members; 0 if their number does not matter."""
         case = self._case
         if case.max_properties is not None:
             return max(case.max_properties + 1, case.min_properties)
         return case.min_properties if case.min_properties > self._required.bit_count() else 0
 
     def entry(self) -> int:
-        """The node before the opening brace."""
+        """Return the node before the opening brace."""
         owner, graph = self._owner, self._graph
         start = self._start()
         links: list[Link] = []
@@ -85,11 +86,11 @@ class Members:
         return graph.node(((0x7B, 0x7B, graph.node(links=links)),))
 
     def _start(self) -> MemberPlace:
-        """The place before the first member."""
+        """Return the place before the first member."""
         return MemberPlace(0, 0, (1 << len(self._case.some)) - 1)
 
     def _member(self, place: MemberPlace) -> int:
-        """The node before the name of the next member."""
+        """Return the node before the name of the next member."""
         node = self._members.get(place)
         if node is None:
             node = self._members[place] = self._graph.lazy_node(
@@ -98,7 +99,7 @@ class Members:
         return node
 
     def _define(self, node: int, place: MemberPlace) -> None:
-        """The names that may come at a place."""
+        """Define a node by the names that may come at a place."""
         owner = self._owner
         named: list[tuple[bytes, int]] = []
         links: list[Link] = []
@@ -121,7 +122,7 @@ class Members:
         self._graph.define(node, links=links)
 
     def _other_name(self, choice: NextMember, tail: int) -> int | None:
-        """The entry of the names of a region; they are one rule, since they are the same at every place."""
+        """Return the entry of the names of a region. They are one rule, shared by all places."""
         graph, names = self._graph, self._owner.string_rule(self._regions[-1 - choice.name][0])
         if names is None:
             return None
@@ -137,14 +138,14 @@ class Members:
         self._graph.define(node, links=links)
 
     def _name_length(self, name: int) -> int:
-        """The bytes of a name, of one that must be none that is there as many as are enough for that."""
+        """Return the bytes of a name; for names that must differ, enough for an unused one."""
         if name >= 0:
             return len(spelt(self._names[name]))
         shortest = self._owner.strings.shortest(self._regions[-1 - name][0])
         return shortest + self._owner.spare if self._must_differ else shortest
 
     def _tail(self, choice: NextMember) -> int:
-        """The node after a name: colon, value, and what comes after the member."""
+        """Return the node after a name: colon, value, and what comes after the member."""
         node = self._tails.get(choice)
         if node is None:
             node = self._tails[choice] = self._graph.lazy_node(
@@ -159,7 +160,7 @@ class Members:
         self._graph.define(node, links=((EPSILON, entry, 0),))
 
     def _after(self, place: MemberPlace) -> int:
-        """The node after a member: a comma and the next one, or the end."""
+        """Return the node after a member: a comma and the next one, or the end."""
         node = self._afters.get(place)
         if node is None:
             owner, spacing = self._owner, self._owner.form.spacing
@@ -179,11 +180,11 @@ class Members:
         return enough and not place.unmet and not self._required & ~place.used
 
     def _goes_on(self, place: MemberPlace) -> bool:
-        """Tell whether another member may come."""
+        """Test whether another member may come."""
         return any(self._is_alive(choice.after) for choice in self._choices(place))
 
     def _choices(self, place: MemberPlace) -> Iterable[NextMember]:
-        """The members that may come next."""
+        """Return the members that may come next."""
         case = self._case
         if case.max_properties is not None and place.members >= case.max_properties:
             return []
@@ -202,13 +203,13 @@ class Members:
         return found
 
     def _come(self, place: MemberPlace) -> int:
-        """The number of names that come in order and can come no more."""
+        """Return the number of ordered names that can no longer come."""
         return (place.used & self._in_order).bit_length()
 
     def _variants(
         self, name: int, formula: Formula, names: str | String, place: MemberPlace, used: int
     ) -> list[NextMember]:
-        """A member with each set of the unmet rules that it may meet."""
+        """Return a member with each subset of the unmet rules that it can meet."""
         schema = self._owner.schema
         spend(200 + place.used.bit_length() // 64)
         count = min(place.members + 1, self._ceiling)
@@ -223,13 +224,13 @@ class Members:
         return found
 
     def _concerns(self, rule: String, names: str | String) -> bool:
-        """Tell whether a rule's set of names has this name, or this region of names."""
+        """Test whether a rule's names contain this name, or overlap this region."""
         if isinstance(names, str):
             return self._owner.schema.language.contains(rule, names)
         return self._owner.schema.overlaps(rule, names)
 
     def _is_alive(self, place: MemberPlace) -> bool:
-        """Tell whether the object can still be completed."""
+        """Test whether the object can be completed."""
         if not self._ceiling and not place.unmet:
             return True
         if not place.unmet:
@@ -237,7 +238,9 @@ class Members:
         return self._alive(place)
 
     def _has_room(self, place: MemberPlace) -> bool:
-        """Tell whether all that is missing can come, where no rule asks for a member: those required, and enough."""
+        """Test whether required members and the minimum count fit the maximum and the available names, if no rule is
+        unmet.
+        """
         case = self._case
         missing = (self._required & ~place.used).bit_count()
         needed = max(case.min_properties - place.members, missing)
@@ -246,34 +249,34 @@ class Members:
         return bool(self._regions) or needed <= len(self._names) - place.used.bit_count()
 
     def _places_after(self, place: MemberPlace) -> list[MemberPlace]:
-        """The places after one more member, those nearest to the end first."""
+        """Return the places after one more member, nearest to the end first."""
         return sorted({choice.after for choice in self._choices(place)}, key=self._still)
 
     def _shortest(self, place: MemberPlace) -> int:
-        """Bytes from before a name to after the closing brace, along the members that must come."""
+        """Return the bytes from before a name to after the closing brace, along required members."""
         if self._counts_nothing(place) and self._required & ~place.used:
             return max(self._rest(place) - 1 - self._owner.line(self._depth), 0)
         choice = self._nearest(place)
         return min(self._length(choice) + self._rest(choice.after), MOST)
 
     def _nearest(self, place: MemberPlace) -> NextMember:
-        """The next member on a short way to the end."""
+        """Return the next member on a short way to the end."""
         return min(
             (choice for choice in self._choices(place) if self._is_alive(choice.after)),
             key=lambda choice: (self._still(choice.after), self._length(choice)),
         )
 
     def _counts_nothing(self, place: MemberPlace) -> bool:
-        """Tell whether nothing must come any more but required members."""
+        """Test whether only required members are still needed."""
         return not self._ceiling and not place.unmet
 
     def _still(self, place: MemberPlace) -> int:
-        """The amount still missing: required members, members, and rules to be met; some member makes it less."""
+        """Return how much is missing: required members, count and unmet rules. Some member always lowers it."""
         few = max(self._case.min_properties - place.members, 0) if self._ceiling else 0
         return (self._required & ~place.used).bit_count() + few + place.unmet.bit_count()
 
     def _length(self, choice: NextMember) -> int:
-        """Bytes of a member: name, colon, value."""
+        """Return the bytes of a member: name, colon, value."""
         key = (choice.name, choice.formula)
         known = self._member_lengths.get(key)
         if known is None:
@@ -282,7 +285,7 @@ class Members:
         return known
 
     def _rest(self, place: MemberPlace) -> int:
-        """Bytes after a member to after the closing brace."""
+        """Return the bytes from after a member to after the closing brace."""
         between, end = 1 + self._owner.line(self._depth), 1 + self._owner.last_line(self._depth)
         if self._counts_nothing(place):
             return min(end + self._missing_lengths(place, between), MOST)
@@ -297,11 +300,11 @@ class Members:
         return total
 
     def _rest_key(self, place: MemberPlace) -> Hashable:
-        """The state that the bytes after a member depend on."""
+        """Return the key on which the bytes after a member depend."""
         return place
 
     def _missing_lengths(self, place: MemberPlace, between: int) -> int:
-        """The bytes of the required members that have not come, each with what stands before it."""
+        """Return the bytes of the missing required members, each with its separator."""
         if not self._schema_names:
             missing = self._required & ~place.used
             return sum(between + length for bit, length in self._required_lengths() if missing >> bit & 1)
@@ -314,7 +317,7 @@ class Members:
         return self._lengths_from[self._come(place)]
 
     def _required_lengths(self) -> list[tuple[int, int]]:
-        """The number of each required name, and the bytes of its member."""
+        """Return (number, bytes of the member) for each required name."""
         if self._lengths is None:
             names = (index for index in range(len(self._names)) if self._required >> index & 1)
             self._lengths = [

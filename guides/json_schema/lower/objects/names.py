@@ -1,14 +1,13 @@
 """The members that an object may have by name, and the names of all others.
 
-Where many rules tell names apart, n patterns may tell 2^n sets of them apart, each with another formula. They are not
-listed (`NameChoice`): one automaton reads the names under all patterns at once, and its states are made when they are
-reached. What a member's value satisfies is known when its name ends.
+With n patterns up to 2^n sets of names may have different formulas. With many patterns these are not listed
+(`NameChoice`): one automaton reads names under all patterns, with states made on demand. The state at the end of a name
+determines the formula of the value.
 
-A name that the schema does not mention must come once only in some objects (`FreeNames`). Whoever reads a text keeps
-the last value of a name that is there twice. All values of a name satisfy what is asked of that name, so that this
-matters only where members are counted, or where some member must satisfy something: what did may be one that is not
-kept. There names are remembered (`guides/distinct`), as the graph has only their shapes; and a short text that needs
-names promises the bytes of longer ones, since the shortest may be there already.
+Some objects must not repeat a name that the schema does not list (`FreeNames`). JSON readers keep the last value of a
+repeated name. Since all values of a name satisfy its formula, this matters only if members are counted, or if `some`
+member must satisfy a formula: that one may be overwritten. Such names are remembered (`guides/distinct`), as the graph
+knows only their shapes. The promised lengths allow for longer names, since the shortest may be used already.
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ from ..rules import RuleLowering
 from ..strings.places import AutomatonPlaces
 
 MANY_RULES = 6
-"""From how many rules on names their regions are not listed."""
+"""Minimum number of rules on names whose regions are not listed."""
 
 
 def has_many_rules(case: Object) -> bool:
-    """Tell whether an object has many rules on names, and only values depend on which of them a member meets."""
+    """Test whether an object has many rules with patterns, and they decide about values only."""
     return sum(bool(rule.names.patterns) for rule in case.rules) >= MANY_RULES and not case.some
 
 
 class NameChoice:
-    """The names that an object does not name itself, and what the values of their members satisfy."""
+    """The names that an object does not list, and the formulas of their values."""
 
     def __init__(self, owner: RuleLowering, case: Object, depth: int) -> None:
         self._owner = owner
@@ -58,7 +57,7 @@ class NameChoice:
         self.names = Conjunction(nodes, verdict=self._cost)
 
     def formula(self, met: Met) -> Formula:
-        """The formula of a member whose name meets these conditions."""
+        """Return the formula of a member whose name meets exactly these conditions."""
         known = self._formulas.get(met)
         if known is None:
             formulas = self._owner.schema.formulas
@@ -70,7 +69,7 @@ class NameChoice:
         return known
 
     def _cost(self, met: Met) -> int:
-        """The bytes of colon and value, NEVER if there is no value or the object names the member itself."""
+        """Return the bytes of colon and value; NEVER if there is no value or the object lists the name."""
         if any(met[self._named :]):
             return NEVER
         formula = self.formula(met)
@@ -85,9 +84,9 @@ class NameChoice:
         return needed if needed >= NEVER else 2 + needed
 
     def entry(self, tail: Callable[[Formula], int], end: int, after: int) -> int:
-        """The node before a name, each of which leads on to the tail of its formula.
+        """Return the node before a name; each name continues at the tail of its formula.
 
-        after: the bytes from there to the node `end`
+        after: bytes from there to the node `end`
         """
         names, owner = self.names, self._owner
         places = AutomatonPlaces(
@@ -97,7 +96,7 @@ class NameChoice:
 
 
 def _numbered(names: String, conditions: dict[object, tuple[int, Node]]) -> Sequence[tuple[int, bool]]:
-    """The conditions on names, each as its number and whether it must be met; new ones are added."""
+    """Return the conditions on names as (number, must it be met); new ones are added to `conditions`."""
     wanted: list[tuple[object, Node, bool]] = [(("syntax", node), node, holds) for node, holds in conditions_of(names)]
     if names.values is not None:
         wanted.append((("texts", names.values), any_of(names.values), True))
@@ -110,17 +109,17 @@ def _numbered(names: String, conditions: dict[object, tuple[int, Node]]) -> Sequ
 
 
 FEW_NAMES = 16
-"""Up to how many names of a set are listed where some member must be of it."""
+"""Maximum size of a set of names that is listed if `some` member must be in it."""
 SPARE, SPARE_FOR_SOME = 4, 8
-"""How many bytes longer than a shortest name one is that must be there, at least: out of a few, and out of many."""
+"""Minimum bytes by which a required name may exceed a shortest one; the second where many candidates may be used up."""
 MOST_BYTES = 1000
 
 
 class FreeNames:
-    """The members that an object does not name, as disjoint sets of names, each with what their values satisfy.
+    """The members that an object does not list, as disjoint sets of names with the formulas of their values.
 
-    told: the sets, told apart by whether they meet each of the object's `some`
-    may_matter: whether names must be there once only, for what is asked of the object to hold
+    told: the sets; each is inside or outside the names of every rule in the object's `some`
+    may_matter: whether the object's conditions depend on names being unique
     """
 
     def __init__(self, schema: CompiledSchema, case: Object, apart: tuple[Rule, ...] = ()) -> None:
@@ -132,13 +131,13 @@ class FreeNames:
         self.may_matter = may_matter and (is_counted(case) or self._some_are_free())
 
     def _some_are_free(self) -> bool:
-        """Tell whether a member that must satisfy something may be of one of the sets."""
+        """Test whether a `some` rule overlaps one of the sets."""
         overlaps = self._schema.overlaps
         return any(overlaps(rule.names, names) for rule in self._case.some for names, _ in self.told)
 
     @cached_property
     def listed(self) -> list[list[str] | None]:
-        """The names of each set of which they are known, or so few that members that must be there may use them up."""
+        """For each set its names, if they are given or so few that required members may use them up; else None."""
         return [sorted(names.values) if names.values is not None else self._few(names) for names, _ in self.told]
 
     def _few(self, names: String) -> list[str] | None:
@@ -154,13 +153,13 @@ class FreeNames:
 
     @property
     def must_differ(self) -> bool:
-        """Tell whether names of the sets that are not listed must be there once only."""
+        """Test whether names of the sets that are not listed must be unique."""
         return self.may_matter and None in self.listed
 
     def spare(self, shortest: Callable[[String], int], pointer: str) -> int:
-        """The bytes more than the shortest name of any set that are enough for one that is not there; 0 for no set.
+        """Return the bytes by which an unused name may exceed the shortest name of its set; 0 if there are no sets.
 
-        shortest: the bytes of that. Raises SchemaError where names get longer and longer.
+        shortest: bytes of a shortest name. Raises SchemaError if names grow without limit.
         """
         if not self.may_matter:
             return 0
@@ -178,7 +177,7 @@ class FreeNames:
 
 
 def free_names(schema: CompiledSchema, case: Object, apart: tuple[Rule, ...] = ()) -> FreeNames:
-    """The members that an object does not name; apart: rules in whose names a set must lie, or outside."""
+    """Return the members that an object does not list; apart: further rules that each set is inside or outside of."""
     if apart or not repeats_matter(case):
         return FreeNames(schema, case, apart)
     known = schema.free_names.get(case)
@@ -188,37 +187,37 @@ def free_names(schema: CompiledSchema, case: Object, apart: tuple[Rule, ...] = (
 
 
 def repeats_matter(case: Object) -> bool:
-    """Tell whether it may matter for an object that names are there once only, as far as its counts and rules say."""
+    """Test whether the counts or `some` rules of an object may depend on unique names."""
     return not case.either and (bool(case.some) or is_counted(case))
 
 
 def is_counted(case: Object) -> bool:
-    """Tell whether two members must be there, or more, that are not required by name."""
+    """Test whether at least two members are required that are not required by name."""
     return case.min_properties - len(case.required) >= 2
 
 
 def is_endless(names: String) -> bool:
-    """Tell whether a set plainly has more short names than anybody writes."""
+    """Test whether a set has no conditions but a minimum length, so that it has endless short names."""
     return is_plain(names) and names.max_length is None
 
 
 MAX_NAMES = 100_000
-"""Up to how many names in any order a set has a bit for each."""
+"""Maximum number of names, in any order, with a bit each."""
 MAX_BITS = 30
-"""Up to how many names in a fixed order: their bits are in one number."""
+"""Maximum number of names in a fixed order: their bits are in one int."""
 
 
 class MemberNames:
     """The names of an object case's members.
 
-    names, formulas: the members that may be named, those of the schema first and in its order
-    schema_names: how many of them come in a fixed order
-    regions: the sets of other names, each with the formula of its members' values
-    choice: all other names at once, where there would be too many regions
-    required: as bits, which names must be there
-    must_differ: whether the other names must be there once only, for what is asked of the object to hold
+    names, formulas: members that may be named, those of the schema first, in its order
+    schema_names: number of those in fixed order
+    regions: sets of other names, each with the formula of the values
+    choice: all other names in one automaton, where regions would be too many
+    required: required names, as bits
+    must_differ: whether the object's conditions require that other names are unique
 
-    apart: rules besides, in whose names a region must lie, or outside
+    apart: further rules that each region is inside or outside of
     """
 
     def __init__(self, owner: RuleLowering, case: Object, depth: int, apart: tuple[Rule, ...] = ()) -> None:
@@ -266,5 +265,5 @@ class MemberNames:
 
 
 def uncounted(case: Object, required: int) -> bool:
-    """Tell whether it does not matter how many members an object has."""
+    """Test whether the number of members does not matter."""
     return case.max_properties is None and case.min_properties <= required.bit_count()

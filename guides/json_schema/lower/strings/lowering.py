@@ -1,10 +1,10 @@
-"""Strings of a schema as fragments of a graph: everything between and including the quotes.
+"""Strings of a schema as fragments of a graph, quotes included.
 
-Where the length of an automaton's strings is bounded they are counted (`CountedStrings`): every state is a node at
-which a character begins. While the length matters only in that a bound comes nearer, it is a counter of the items;
-nearer to the bounds, where it decides what may follow, each length has nodes of its own. A node is never entered from
-which no text can be completed. Nodes are defined when one of them is reached, together with those nearest to it; while
-the greatest length only comes nearer they are the same for all bounds, and copied from what a process has made once.
+If the length of an automaton's strings is bounded, characters are counted (`CountedStrings`): every node is a state
+before a character. In stretches of lengths where the bounds do not decide what may follow, the items count; nearer to
+the bounds each length has its own nodes. Only nodes from which a text can be completed are entered. Nodes are defined
+in groups of neighbours when one is reached. Stretches up to the maximum length are equal for all bounds, and copied
+from a process-wide cache.
 """
 
 from __future__ import annotations
@@ -42,25 +42,27 @@ from ...read.patterns import parse
 from .places import AutomatonPlaces, CharacterEdges, all_but
 
 WORTHWHILE = 2
-"""How many lengths a stretch has at least that is counted."""
+"""Minimum number of lengths in a counted stretch."""
 
 FEW, MANY = 16, 128
-"""How many nodes are defined at a time: few the first time, then twice as many each time, up to many."""
+"""Number of nodes defined at a time: FEW at first, then doubled up to MANY."""
 
 
 AT_ONCE: dict[Escapes, int] = {"canonical": 500, "any": 50}
 MAX_STATES: dict[Escapes, int] = {"canonical": 4000, "any": 1200}
 MAX_NODES = 60_000
-"""Up to how many states are lowered together the first time, and up to how many, and as how many nodes, at all."""
+"""Maximum number of states lowered together at the first use; at any use; and the maximum number of nodes then."""
 
 STEPS_PER_STATE = 1000
 
-# The holes of a stretch that is copied
+# Holes of a copied stretch
 RULE, CLOSE, COUNTER, FULL, ANYTIME = range(-1, -6, -1)
 
 
 class Stretch(NamedTuple):
-    """Lengths that are counted, from `begin` to `end`, and the counters for: going on, being full, ending any time."""
+    """Counted lengths `begin` to `end`, and the counters for: another character, the full count, ending at any
+    count.
+    """
 
     begin: int
     end: int
@@ -70,7 +72,7 @@ class Stretch(NamedTuple):
 
 
 class CountedPlace(NamedTuple):
-    """The place of a node: a state before a character at a length; or after one, anywhere in the stretch."""
+    """The place of a node: a state before a character at a length; or, with `within`, after a counted character."""
 
     state: int
     length: int
@@ -78,16 +80,16 @@ class CountedPlace(NamedTuple):
 
 
 class StretchNode(NamedTuple):
-    """The node of a state within a stretch, at which a turn begins or the stretch ends, and the nodes after a turn."""
+    """The node of a state within a stretch, where a character begins or the stretch ends, and the nodes after it."""
 
     node: int
     after: list[int]
 
 
 def lower_stretch(counting: Counting, escapes: Escapes) -> Stretched | None:
-    """All states of a free stretch, with holes for its rule, its counters and the closing quote; None if it is large.
+    """Lower all states of a free stretch, with holes for rule, counters and closing quote; None if they are too many.
 
-    Nothing in it depends on the bounds: up to its end every state can be completed.
+    The result is independent of the bounds: up to its end every state can be completed.
     """
     graph = Graph()
     edges = CharacterEdges(Lowering(graph), counting.alphabet(escapes))
@@ -118,7 +120,7 @@ def lower_stretch(counting: Counting, escapes: Escapes) -> Stretched | None:
 
 
 class CountedStrings:
-    """The strings of a `Counting`, in the current rule, before the node `target`; there is at least one."""
+    """The strings of a nonempty `Counting`, in the current rule, before the node `target`."""
 
     def __init__(self, lowering: Lowering, escapes: Escapes, counting: Counting, target: int) -> None:
         self._graph = lowering.graph
@@ -127,7 +129,7 @@ class CountedStrings:
         self._counting = counting
         self._target = target
         self._close = self._graph.node(((0x22, 0x22, target),))
-        # By state and length, and by state and where the stretch begins: to hash a place takes longer than all else.
+        # By state and length, and by state and begin of the stretch; hashing a CountedPlace would dominate the time.
         self._nodes: dict[tuple[int, int], int] = {}
         self._nodes_within: dict[tuple[int, int], int] = {}
         self._heads: dict[tuple[int, int], StretchNode] = {}
@@ -137,7 +139,7 @@ class CountedStrings:
         self._free = self._stretch(counting.least, counting.free)
 
     def _stretch(self, begin: int, end: int) -> Stretch | None:
-        """A counted stretch, if it is long enough. What its counter costs is told by nodes that nothing leads to."""
+        """Return a counted stretch, if it is long enough. Unreachable nodes give its counters their cost."""
         if end - begin < WORTHWHILE:
             return None
         graph, counting = self._graph, self._counting
@@ -153,11 +155,11 @@ class CountedStrings:
         return Stretch(begin, end, counter, full, graph.counter_for(0, end - begin))
 
     def entry(self) -> int:
-        """The node before the opening quote."""
+        """Return the node before the opening quote."""
         return self._graph.node(((0x22, 0x22, self._before(self._counting.automaton.start, 0)),))
 
     def _before(self, state: int, length: int) -> int:
-        """The node of a state at a length that is not counted, or at which a stretch begins."""
+        """Return the node of a state at a length that is not counted, or where a stretch begins."""
         counting = self._counting
         if counting.most is None:
             length = min(length, counting.least)
@@ -167,7 +169,7 @@ class CountedStrings:
         return node
 
     def _after(self, state: int, stretch: Stretch) -> int:
-        """The node after a character that is counted."""
+        """Return the node after a counted character."""
         node = self._nodes_within.get((state, stretch.begin))
         if node is None:
             node = self._new_node(CountedPlace(state, stretch.begin, stretch), -1)
@@ -182,13 +184,15 @@ class CountedStrings:
         return node
 
     def _needed(self, place: CountedPlace) -> int:
-        """The bytes to the end; what is needed beyond a turn before the least length is the counter's to tell."""
+        """Return the bytes to the end. Below the minimum length the counter promises the bytes of further
+        characters.
+        """
         if place.within is not None and place.within is self._steady:
             return 0
         return 1 + self._counting.bytes_needed(place.state, place.length)
 
     def _expand(self, node: int) -> None:
-        """Define a node and those nearest to it."""
+        """Define a node and its neighbours."""
         queue = [node]
         defined = 0
         self._together = min(2 * self._together, MANY)
@@ -201,7 +205,7 @@ class CountedStrings:
                     break
 
     def _define(self, node: int, place: CountedPlace) -> list[int]:
-        """Define a node; the nodes after one more character."""
+        """Define a node. Return the nodes after one more character."""
         state, length, stretch = place
         if stretch is None:
             stretch = self._steady if length < self._counting.steady else self._free
@@ -248,7 +252,7 @@ class CountedStrings:
         return head
 
     def _copied_head(self, state: int) -> StretchNode | None:
-        """As `_head`, of a free stretch of which all states are copied; None if they are not."""
+        """Return `_head` in a copied stretch; None if the stretch is not copied."""
         if self._copy is None:
             return None
         stretched, first = self._copy
@@ -256,7 +260,7 @@ class CountedStrings:
 
     @cached_property
     def _copy(self) -> tuple[Stretched, int] | None:
-        """All states of the free stretch and the first of their nodes; None if they are defined as they are reached."""
+        """The copy of the free stretch and its first node; None if nodes are defined as they are reached."""
         stretch, stretched = self._free, self._stretched()
         if stretch is None or stretched is None:
             return None
@@ -275,7 +279,7 @@ class CountedStrings:
         return stretched, first
 
     def _stretched(self) -> Stretched | None:
-        """The fragment that the free stretch is copied from; None at first for many states, and if it is large."""
+        """Return the fragment of the free stretch; None if it is large, and for many states at the first call."""
         counting, escapes = self._counting, self._escapes
         made = counting.stretched
         if escapes not in made:
@@ -286,7 +290,7 @@ class CountedStrings:
         return made[escapes]
 
     def _live(self, state: int, length: int) -> list[int]:
-        """The states after one more character that can be completed at `length`."""
+        """Return the states after one more character that can be completed at `length`."""
         if self._counting.all_alive(length):
             return list(self._counting.edges[state])
         return [after for after in self._counting.edges[state] if self._is_alive(after, length)]
@@ -303,16 +307,16 @@ QUOTE = Literal(b'"')
 MANY_TEXTS = 24
 MANY_CONDITIONS = 4
 MAX_JOINT_STATES = 500
-"""Up to how many states so many conditions are worked out together; beyond, their states are made when reached."""
+"""Maximum number of states of an automaton for many conditions; beyond it, a conjunction makes states on demand."""
 REGEX = String(formats=frozenset(("regex",)))
 MAX_SIZE: dict[Escapes, int] = {"canonical": 1100, "any": 40}
-"""Up to how many nodes of syntax a pattern is spelt; larger ones are determinised first."""
+"""Maximum number of syntax nodes of a pattern that is spelt directly; larger ones are determinised first."""
 
 
 class StringLowering:
-    """Adds strings to a graph, spelt as JSON with the escapes allowed.
+    """Adds strings to a graph, spelt as JSON with the allowed escapes.
 
-    conjunctions: those that are known, and where new ones are remembered
+    conjunctions: shared cache of conjunctions
     """
 
     def __init__(
@@ -324,7 +328,7 @@ class StringLowering:
         self._conjunctions: dict[String, Conjunction] = {} if conjunctions is None else conjunctions
 
     def entry(self, case: String, target: int) -> int | None:
-        """The node from which a string of the set is read, quotes included, and which goes on at `target`.
+        """Return the node where a string of the set begins, with its quotes, and continues at `target`.
 
         None if there is no such string. The graph's counter must be 0.
         """
@@ -348,7 +352,7 @@ class StringLowering:
         return CountedStrings(self._lowering, self._escapes, found, target).entry()
 
     def shortest(self, case: String) -> int:
-        """The bytes of a short string of the set, quotes included; the set is not empty."""
+        """Return the bytes of a short string of a nonempty set, quotes included."""
         if case.values is not None:
             return min(map(len, all_spelt(_writable(case.values))), default=NEVER)
         if case.quote is not None:
@@ -367,31 +371,31 @@ class StringLowering:
         return 2 + fewest_bytes(found)
 
     def _conjunction(self, case: String) -> Conjunction:
-        """The strings of a set whose conditions are too many to be worked out up front."""
+        """Return the conjunction of a set with too many conditions for one automaton."""
         known = self._conjunctions.get(case)
         if known is None:
             known = self._conjunctions[case] = conjunction(case)
         return known
 
     def literals(self, texts: Iterable[str], target: int) -> int | None:
-        """The entry of finitely many strings, all different."""
+        """Return the entry of finitely many distinct strings."""
         listed = _writable(texts)
         if self._escapes == "canonical" and listed:
-            # Sorting texts is quicker than sorting bytes, and leaves little to sort.
+            # Sorting str is faster than sorting bytes, and leaves the spelt texts almost sorted.
             return self._graph.instantiate(text_tree(sorted(all_spelt(sorted(listed)))), target)
         if len(listed) > MANY_TEXTS:
             return AutomatonPlaces(self._lowering, "any", TextTree(listed), lambda _: target, target).entry()
         return self._lowering.lower(Alternation(tuple(self.literal(text) for text in listed)), target)
 
     def literal(self, text: str) -> Node:
-        """One string with its quotes."""
+        """Return one string with its quotes."""
         if self._escapes == "canonical":
             return Literal(spelt(text))
         return Sequence((QUOTE, *(spell_chars(single(ord(char)), "any") for char in text), QUOTE))
 
 
 def in_quotes(node: Node) -> Node:
-    """Spelt syntax as a string."""
+    """Return spelt syntax between quotes."""
     return Sequence((QUOTE, node, QUOTE))
 
 
@@ -400,7 +404,7 @@ def _only_excludes(case: String) -> bool:
 
 
 def _writable(texts: Iterable[str]) -> list[str]:
-    """The texts without lone surrogates, which cannot be written."""
+    """Return the texts without lone surrogates, which UTF-8 cannot encode."""
     listed = list(texts)
     if "".join(listed).isascii():
         return listed
@@ -408,9 +412,9 @@ def _writable(texts: Iterable[str]) -> list[str]:
 
 
 def plan(case: String, escapes: Escapes) -> Node | Counting | None:
-    """The strings of a set without their quotes: spelt syntax where that is brief, else an automaton.
+    """Return the strings of a set without quotes: spelt syntax if it is brief, else an automaton.
 
-    None where the automaton is too large to be worked out before it is read.
+    None if the automaton is too large to compute ahead.
     """
     if case.either:
         return None
@@ -422,7 +426,7 @@ def plan(case: String, escapes: Escapes) -> Node | Counting | None:
 
 @kept(4096, 16 << 20)
 def _brief_syntax(case: String, escapes: Escapes) -> Node | None:
-    """The strings of a set as syntax, spelt, where that is brief."""
+    """Return the strings of a set as spelt syntax, if it is brief."""
     node = _as_syntax(case)
     if node is None or (escapes == "any" and has_table(node)):
         return None
@@ -431,24 +435,24 @@ def _brief_syntax(case: String, escapes: Escapes) -> Node | None:
 
 @kept(4096, 8 << 20)
 def _takes_too_much(case: String) -> bool:
-    """Tell whether the automaton is too large."""
+    """Test whether the automaton of a set exceeds its limits."""
     try:
         counted(case)
     except LimitError:
-        spend(0)  # raises the error again where it is the call that takes too much
+        spend(0)  # raises again if the limits of the whole call are exceeded
         return True
     return False
 
 
 @kept(64, 32 << 20)
 def _long_syntax(case: String, escapes: Escapes) -> Node | None:
-    """The strings of a set as syntax, spelt, however large that is."""
+    """Return the strings of a set as spelt syntax of any size."""
     node = _as_syntax(case)
     return None if node is None or (escapes == "any" and has_table(node)) else spell(node, escapes)
 
 
 def _as_syntax(case: String) -> Node | None:
-    """The strings of a set as syntax; None if that takes an automaton."""
+    """Return the strings of a set as syntax; None if an automaton is required."""
     most = ENDLESS if case.max_length is None else case.max_length
     if most < case.min_length:
         return NOTHING
@@ -466,7 +470,7 @@ def _as_syntax(case: String) -> Node | None:
 
 @kept_growing(256, 32 << 20)
 def counted(case: String) -> Counting:
-    """A set of strings as an automaton with its lengths. Raises LimitError."""
+    """Return a set of strings as an automaton with length bounds. Raises LimitError."""
     if case.min_length or case.max_length is not None:
         return counted(replace(case, min_length=0, max_length=None)).within(case.min_length, case.max_length)
     conditions = sorted(
@@ -486,11 +490,11 @@ def counted(case: String) -> Counting:
 
 
 def _named(patterns: Iterable[str], formats: Iterable[str], wanted: bool) -> Iterator[tuple[str, bool]]:
-    """Patterns, those of formats too, each with whether strings must match it."""
+    """Yield the patterns, also those of formats, each with whether strings must match."""
     return ((pattern, wanted) for pattern in chain(patterns, (PATTERNS[name] for name in formats)))
 
 
 @kept_growing(64, 16 << 20)
 def _read_together(patterns: tuple[str, ...]) -> Together:
-    """Patterns over the same atoms; many sets of strings have the same ones, some of which they must not match."""
+    """Return patterns over common atoms. Cached: many sets have the same patterns, negated or not."""
     return Together([parse(pattern) for pattern in patterns])
