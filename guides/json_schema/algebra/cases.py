@@ -1,11 +1,10 @@
 """The normal form: for every type a list of alternatives, each a plain set of bounds.
 
-A value satisfies a `Normal` iff it satisfies one alternative of its type. Alternatives may overlap. Inside
-arrays and objects the members are formulas, not yet worked out.
+A value satisfies a `Normal` iff it satisfies one alternative of its type. Alternatives may overlap. Inside arrays and
+objects the members are formulas, not yet normalised.
 
-A conjunction of disjunctions may have a case for every combination, and is held as it is: a case has groups (`either`),
-of each of which one alternative holds. What is here (`GroupKind`) is for strings and numbers; objects know more of what
-their groups ask for, see `objects.narrowed`.
+A conjunction of disjunctions may have exponentially many cases, so a case can hold it unexpanded, as groups (`either`):
+one alternative of each holds. `GroupKind` implements this for strings and numbers; for objects see `objects.narrowed`.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ NO_NUMBERS: frozenset[Rational] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """Numbers that meet all bounds, which are decimal numbers, as all that JSON can write.
+    """Numbers that meet all bounds. Bounds are decimal numbers, as JSON can write.
 
     multiple_of: the value is a multiple of it (1 for integers)
     not_multiple_of: the value is a multiple of none of these
     notation: "integer" where a fraction or exponent must not be written, "real" where one must be (draft 4)
-    values: only these (then nothing else is set but the notation); excluded: none of these
-    texts: the values as a schema writes them; those that it does not write have none here
-    either: of each group, the number is in at least one set
+    values: the only members (then nothing else is set except the notation); excluded: never members
+    texts: the values as a schema writes them, as far as it does
+    either: the number is in at least one set of each group
     """
 
     minimum: Rational | None = None
@@ -54,9 +53,9 @@ class String:
     """Strings that meet all bounds; also used for sets of member names.
 
     Lengths count code points. Patterns are ECMA-262, found anywhere in the string.
-    values: only these (then nothing else is set); excluded: none of these
+    values: the only members (then nothing else is set); excluded: never members
     quote: a quotation of this kind (then nothing but lengths is set)
-    either: of each group, the string is in at least one set; none of these is a quotation
+    either: the string is in at least one set of each group; none of these is a quotation
     """
 
     min_length: int = 0
@@ -85,8 +84,8 @@ class Contains:
 class Array:
     """Arrays that meet all bounds.
 
-    prefix: the formulas of the first items, as far as they exist; rest: of every later item
-    unique: True if no two items are equal, False if some two are, None if it does not matter
+    prefix: formulas of the first items, if they exist; rest: of every later item
+    unique: True if no two items are equal, False if some are, None if it does not matter
     """
 
     prefix: tuple[Formula, ...] = ()
@@ -110,9 +109,9 @@ class Object:
     """Objects that meet all bounds.
 
     properties: formulas of named members, in schema order; rules: further formulas, also of named members
-    required: names that are there, all of them among the properties
+    required: names that must be there, all among the properties
     some: for each rule, at least one member has a name in `names` and a value that satisfies `formula`
-    either: of each group, the object is in at least one case; these have no groups themselves
+    either: the object is in at least one case of each group; these have no groups themselves
     """
 
     properties: Mapping[str, Formula] = field(default_factory=dict[str, Formula])
@@ -144,13 +143,13 @@ class Normal:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether no alternative is left."""
+        """True if no alternative is left."""
         return not (
             self.null or self.booleans or self.numbers or self.strings or self.arrays or self.objects or self.constants
         )
 
     def size(self) -> int:
-        """The number of alternatives."""
+        """Return the number of alternatives."""
         return len(self.numbers) + len(self.strings) + len(self.arrays) + len(self.objects)
 
 
@@ -163,16 +162,16 @@ Case = TypeVar("Case", bound=Any)
 
 
 class ManyError(Exception):
-    """Objects or strings fall into so many cases that their alternatives are to be held in groups."""
+    """Objects or strings have so many cases that their alternatives must be held in groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupKind(Generic[Case]):
-    """The operations of sets that have groups, as their attribute `either`.
+    """The operations on sets with groups (`either`).
 
-    intersect: what is in both of two; None if nothing is, as far as that is seen at first sight
-    covers: whether the first has all of the second, as far as that is seen at first sight
-    holding: the set of what is in each of some groups
+    intersect: the intersection; None if a shallow check finds it empty
+    covers: whether a shallow check finds that the first contains the second
+    holding: the set that has these groups
     """
 
     intersect: Callable[[Case, Case], Case | None]
@@ -180,7 +179,7 @@ class GroupKind(Generic[Case]):
     holding: Callable[[Iterable[tuple[Case, ...]]], Case]
 
     def within(self, bare: Case, groups: Iterable[tuple[Case, ...]]) -> Case | None:
-        """The intersection of a set and some groups, without alternatives that are seen not to be in the set."""
+        """Return the intersection of a set and groups, without alternatives found to be disjoint from the set."""
         left: list[tuple[Case, ...]] = []
         waiting = list(dict.fromkeys(groups))
         while waiting:
@@ -192,14 +191,14 @@ class GroupKind(Generic[Case]):
             if not met:
                 return None
             if len(met) == 1:
-                # What it asks for may leave less of the groups before.
+                # Its condition may eliminate alternatives of earlier groups.
                 rest = (*left, *waiting)
                 return self.intersect(met[0][1], self.holding(rest)) if rest else met[0][1]
             left.append(tuple(one for one, _ in met))
         return replace(bare, either=tuple(left))
 
     def absorbed(self, cases: Iterable[Case]) -> list[Case]:
-        """The sets without those that lie within another, as far as it is seen at first sight."""
+        """Return the sets without those found to lie within another."""
         kept: list[Case] = []
         for case in cases:
             spend(100 * len(kept))
@@ -216,10 +215,10 @@ class GroupKind(Generic[Case]):
         grouped: Callable[[Any, Any], list[Case]],
         most: int,
     ) -> tuple[Case, ...]:
-        """The intersection of two unions; alternatives that come to more than `most` are held in groups.
+        """Return the intersection of two unions; more than `most` alternatives are held in groups.
 
-        multiply: gives all pairs of alternatives; raises ManyError for more than so many; grouped: gives the same in
-        groups
+        multiply: returns all pairs of alternatives; raises ManyError for more than its limit; grouped: returns the same
+        set in groups
         """
         held = any(case.either for case in (*a, *b))
         if not held and (len(a) <= 1 or len(b) <= 1):
@@ -234,7 +233,7 @@ class GroupKind(Generic[Case]):
         return tuple(found)
 
     def both_groups(self, a: Iterable[Case], b: Iterable[Case]) -> list[Case]:
-        """The intersection of two unions as one set, the alternatives of each a group; none if there is nothing."""
+        """Return the intersection of two unions as one set with a group for each; an empty list if there is nothing."""
         sides = self.absorbed(a), self.absorbed(b)
         if not all(sides):
             return []

@@ -1,11 +1,10 @@
-"""Intersections of normal forms: whether anything at all, and what belongs to exactly one of several.
+"""Intersections of normal forms: whether they are empty, and the values of exactly one of several.
 
-The first pair of alternatives that meet tells the one. For the other, alternatives are most often told apart by a
-member of theirs, of other constants in each: then nothing of one is refuted for another, and their pairs, as many as
-the square of their number, are not looked at.
+Emptiness needs only the first pair of alternatives that meet. For an exclusive choice, a discriminator member with
+different constants often separates the alternatives; then none needs to be refuted, and the quadratic number of pairs
+is not examined.
 
-Alternatives that lie within another are left out (`absorbed`): cases of objects as sets of the single things that they
-ask for.
+Alternatives within others are dropped (`absorbed`), by comparing object cases as sets of elementary conditions.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ from .strings import StringLanguage
 from .translate import ScopedSchema
 
 FEW = 4096
-"""Up to how many cases those that lie within another are looked for."""
+"""Maximum number of cases among which covered ones are looked for."""
 
 Case = TypeVar("Case")
 
 
 def absorbed(cases: Sequence[Object]) -> list[Object]:
-    """The cases without those that another covers, as far as their words show (see `objects.covers`).
+    """Return the cases without those syntactically covered by another (see `objects.covers`).
 
-    A case covers those that ask for all it asks for, and perhaps more: only such cases are compared with one as ask for
-    the rarest thing that it asks for.
+    A case covers those whose conditions are a superset of its own. So it is compared only with cases that share its
+    rarest condition.
     """
     asked = _asked(cases)
     often = Counter(bit for bits in asked for bit in bits)
@@ -53,7 +52,7 @@ def absorbed(cases: Sequence[Object]) -> list[Object]:
 
 
 def _asked(cases: Sequence[Object]) -> list[set[int]]:
-    """For each case the numbers of the things that it asks for."""
+    """Return for each case the numbers of its conditions."""
     numbers: dict[Any, int] = {}
     of_name: dict[str, set[int]] = {}
     of_member: dict[tuple[str, Formula], set[int]] = {}
@@ -84,7 +83,7 @@ def _asked(cases: Sequence[Object]) -> list[set[int]]:
         if names is None or len(names) == len(listed):
             continue
         if names not in without:
-            # Whatever is asked of a member that cannot be there holds.
+            # Any condition on a member that cannot be there holds.
             spend(50 * len(listed))
             gone = listed - names
             without[names] = {numbers.setdefault(("without", name), len(numbers)) for name in gone}
@@ -94,20 +93,20 @@ def _asked(cases: Sequence[Object]) -> list[set[int]]:
 
 
 def _only_names(case: Object) -> frozenset[str] | None:
-    """The names that members may have, None if there are others."""
+    """Return the names that members may have, None if others are allowed."""
     allowed = [rule.names.excluded for rule in case.rules if _is_closing(rule)]
     return allowed[0].intersection(*allowed[1:]) if allowed else None
 
 
 def _is_closing(rule: Rule) -> bool:
-    """Tell whether a rule forbids all members but some, of which `without` tells more."""
+    """Test whether a rule forbids all members except some names."""
     names = rule.names
     any_length = names.min_length == 0 and names.max_length is None
     return rule.formula is NOTHING and any_length and names.values is None and strings.is_plain(names)
 
 
 def _things(case: Object, least: set[int], most: set[int]) -> Iterator[Any]:
-    """The demands of a case beside the values of named members."""
+    """Yield the conditions of a case, apart from values of named members."""
     yield from (("required", name) for name in case.required)
     yield from (("rule", rule if not _is_closing(rule) else "closed") for rule in case.rules)
     yield from (("some", rule) for rule in case.some)
@@ -118,22 +117,22 @@ def _things(case: Object, least: set[int], most: set[int]) -> Iterator[Any]:
 
 
 def without_absorbed(cases: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The cases of one type without those that lie within another of them."""
+    """Return the cases of one type without those that lie within another."""
     return tuple(absorbed(cases)) if len(cases) > 1 and isinstance(cases[0], Object) else cases
 
 
 def covers(wide: Any, narrow: Any) -> bool:
-    """Tell whether a case has all that another has, as far as that is seen at first sight."""
+    """Test whether a shallow check finds that one case contains another."""
     return isinstance(wide, Object) and objects.covers(wide, narrow)
 
 
 def key_of(case: Any) -> Any:
-    """The key of a case among others; objects are told apart only by identity."""
+    """Return the key of a case; objects are compared by identity."""
     return id(case) if isinstance(case, Object) else case
 
 
 def union(normals: Sequence[Normal]) -> Normal:
-    """The disjunction of normal forms."""
+    """Return the disjunction of normal forms."""
     if len(normals) == 1:
         return normals[0]
     if ANY in normals:
@@ -151,7 +150,7 @@ def union(normals: Sequence[Normal]) -> Normal:
 
 
 def _sum(groups: list[tuple[Case, ...]], any_case: Case) -> tuple[Case, ...]:
-    """The cases of all groups, each once; `any_case` alone if it is among them."""
+    """Return the distinct cases of all groups; `any_case` alone if it is among them."""
     found: dict[Any, Case] = {}
     for group in groups:
         for case in group:
@@ -165,55 +164,55 @@ STEPS_PER_PAIR = 300
 
 
 class Normalising(Protocol):
-    """The part of the normaliser that works on parts of normal forms and on readings of subschemas need."""
+    """The part of the normaliser that this module and readers of subschemas use."""
 
     max_cases: int
     formulas: Formulas
     language: StringLanguage
 
     def normal(self, formula: Formula) -> Normal:
-        """The normal form of a formula."""
+        """Return the normal form of a formula."""
         ...
 
     def meaning(self, formula: Formula) -> Formula:
-        """The formula that a subschema stands for."""
+        """Return the formula that a subschema stands for."""
         ...
 
     def place(self, formula: Formula) -> ScopedSchema:
-        """The subschema of a formula."""
+        """Return the subschema of a formula."""
         ...
 
     def parts(self, place: ScopedSchema) -> list[Formula]:
-        """The conjuncts of a subschema."""
+        """Return the conjuncts of a subschema."""
         ...
 
     def both_objects(self, a: Object, b: Object) -> Object | None:
-        """The intersection of two cases."""
+        """Return the intersection of two cases."""
         ...
 
     def settled(self, case: Object) -> list[Object]:
-        """The alternatives of a case that asks for members of some names."""
+        """Return the alternatives of a case with `some` rules."""
         ...
 
     def clashes(self, a: Formula, b: Formula) -> bool:
-        """Tell whether no value satisfies both formulas."""
+        """Test whether no value satisfies both formulas."""
         ...
 
     def conjunction(self, normals: Iterable[Normal]) -> Normal:
-        """The conjunction of normal forms."""
+        """Return the conjunction of normal forms."""
         ...
 
     def outside(self, normal: Normal, formula: Formula) -> Normal:
-        """The difference of a normal form and a formula. Raises ManyError for too many cases of objects."""
+        """Return the difference of a normal form and a formula. Raises ManyError for too many object cases."""
         ...
 
     def complement(self, normal: Normal) -> Normal:
-        """The complement of a normal form."""
+        """Return the complement of a normal form."""
         ...
 
 
 def meet(a: Normal, b: Normal, owner: Normalising) -> bool:
-    """Tell whether some alternatives of both meet, as far as it is seen at first sight; constants are not looked at."""
+    """Test whether some alternatives of both meet, by a shallow check; constants are ignored."""
     if (a.null and b.null) or a.booleans & b.booleans:
         return True
     if _any(a.numbers, b.numbers, ANY_NUMBER) or _any(a.strings, b.strings, ANY_STRING):
@@ -232,7 +231,7 @@ def meet(a: Normal, b: Normal, owner: Normalising) -> bool:
 
 
 def _any(a: tuple[object, ...], b: tuple[object, ...], any_case: object) -> bool:
-    """Tell whether one side has all values of a type, and the other some."""
+    """Test whether one side has all values of a type, and the other some."""
     return bool(a and b) and (a[0] is any_case or b[0] is any_case)
 
 
@@ -249,14 +248,14 @@ def _objects_meet(a: Object, b: Object, owner: Normalising) -> bool:
 
 
 def exactly_one(parts: Sequence[Formula], context: Formula, owner: Normalising) -> Normal:
-    """The values that satisfy one of the formulas and no other.
+    """Return the values that satisfy exactly one of the formulas.
 
-    context: what is known of the values anyway; of others more may be let through
+    context: a formula known to hold of all values; the result may be larger outside it
     """
     within = [owner.formulas.all_of((context, part)) for part in parts]
     normals = [owner.normal(formula) for formula in within]
     tags = _tags(normals, owner)
-    # Objects that a member tells apart may be something else yet, all alike
+    # Discriminated objects aside, the other types must still be exclusive
     beside = [replace(normal, objects=()) if tags else normal for normal in normals]
     found: list[Normal] = []
     for index, chosen in enumerate(parts):
@@ -269,9 +268,9 @@ def exactly_one(parts: Sequence[Formula], context: Formula, owner: Normalising) 
 
 
 def _only(chosen: Formula, within: Formula, others: Iterable[Formula], owner: Normalising) -> Normal:
-    """The values that satisfy one formula and none of the others; disjoint ones need no negation.
+    """Return the values that satisfy one formula and none of the others; disjoint ones need no negation.
 
-    within: the formula in its context
+    within: the formula and its context
     """
     holding = conjuncts(chosen, frozenset(), owner.meaning)
     refuted: list[list[Formula]] = []
@@ -290,9 +289,9 @@ def _only(chosen: Formula, within: Formula, others: Iterable[Formula], owner: No
 
 
 def _tags(normals: Sequence[Normal], owner: Normalising) -> list[AbstractSet[Any]] | None:
-    """For each normal form the constants, by their keys, that a member has which its objects require.
+    """Return for each normal form the constants, by key, of one member that all objects require.
 
-    None where there is no such member in all. Normal forms whose constants differ have no object in common.
+    None if there is no such member. Normal forms with disjoint constants have no object in common.
     """
     if not all(normal.objects and not normal.constants for normal in normals):
         return None
@@ -307,7 +306,7 @@ def _tags(normals: Sequence[Normal], owner: Normalising) -> list[AbstractSet[Any
 
 
 def _constants(name: str, cases: Iterable[Object], owner: Normalising) -> AbstractSet[Any] | None:
-    """The keys of all constants that a member may be in some cases; None if it may be anything else."""
+    """Return the keys of all constants that a member may be in some cases; None if it may be anything else."""
     found = set[Any]()
     for case in cases:
         asked = conjuncts(case.properties.get(name, EVERYTHING), frozenset(), owner.meaning)
@@ -319,7 +318,7 @@ def _constants(name: str, cases: Iterable[Object], owner: Normalising) -> Abstra
 
 
 def _keys(formula: Formula) -> AbstractSet[Any] | None:
-    """The keys of the constants that a formula lists, of any kind or as strings; None if it does not list any."""
+    """Return the keys of the constants that a formula lists; None if it does not list any."""
     if formula.kind == "values":
         listed: Mapping[Any, Any] = formula.subject
         return listed.keys()

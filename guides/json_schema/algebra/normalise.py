@@ -3,9 +3,9 @@
 The algebra follows "Witness Generation for JSON Schema" (Attouche et al., VLDB 2022): every type has its own
 disjunction of cases, and members of arrays and objects stay formulas, so rewriting stops at each container.
 
-The schema of `propertyNames` may refer to the schema that it stands in: it speaks of the names, not of the object. So
-its strings are worked out by a normaliser that knows of strings alone. They are found to be refused: those that may be
-of a format are among them.
+The schema of `propertyNames` applies to names, not to the object, and may refer to the schema around. A separate
+normaliser for strings alone therefore computes its strings. It computes the refused names, so formats use their
+supersets.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from .strings import StringLanguage
 
 
 def constants(by_key: Mapping[Any, Any]) -> Normal:
-    """Exactly these constants, by their keys."""
+    """Return the normal form of exactly these constants, by their keys."""
     if only_strings(by_key.values()):
         return Normal(strings=(strings.of_values(by_key.values()),) if by_key else ())
     texts = frozenset(value for value in by_key.values() if isinstance(value, str))
@@ -61,7 +61,7 @@ def constants(by_key: Mapping[Any, Any]) -> Normal:
 
 
 def as_case(value: Any, formulas: Formulas) -> Array | Object:
-    """The case that has one array or object and no other."""
+    """Return the case that contains exactly one array or object."""
     if is_object(value):
         properties = {name: formulas.values((content,)) for name, content in value.items()}
         others = Rule(String(excluded=frozenset(value)), NOTHING)
@@ -72,19 +72,19 @@ def as_case(value: Any, formulas: Formulas) -> Array | Object:
 
 MAX_GLANCES = 3
 MIN_PAIRS, PAIRS_PER_CASE = 32_768, 8
-"""How many pairs of alternatives may be looked at for one formula; real schemas take a few thousand at most."""
+"""Maximum number of pairs of alternatives examined for one formula; real schemas need a few thousand."""
 
 MAX_MULTIPLIED = 32
-"""Up to how many cases objects may come to before the alternatives are held in groups instead."""
+"""Maximum number of object cases before alternatives are held in groups."""
 
 MAX_NESTING = 100
-"""How deep formulas are worked out within one another."""
+"""Maximum recursion depth of formulas within one another."""
 
 Case = TypeVar("Case")
 
 
 class Normaliser:
-    """Works out normal forms and remembers them; those of strings alone if `only_strings`."""
+    """Computes and caches normal forms; of strings only, if `only_strings`."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Normaliser:
         self.max_cases = options.max_cases
         self._options = options
         self._only_strings = only_strings
-        # Without a circle, so that a schema goes as soon as nobody uses it
+        # No reference cycle, so that an unused schema is freed at once
         itself = weakref.proxy(self)
         self.membership = Membership(formulas, language, lambda formula: itself.normal(formula))
         self._known: dict[Formula, Normal] = {EVERYTHING: ANY, NOTHING: NONE}
@@ -113,10 +113,10 @@ class Normaliser:
         self._max_pairs = max(MIN_PAIRS, PAIRS_PER_CASE * options.max_cases)
 
     def normal(self, formula: Formula) -> Normal:
-        """The normal form; alternatives without an instance may be left in it.
+        """Return the normal form. Its alternatives may be empty.
 
-        Raises SchemaError for a reference loop without progress, LimitError where too many alternatives
-        or nested combinators arise; both with the place.
+        Raises SchemaError for a reference loop without progress, LimitError where too many alternatives or nested
+        combinators arise; both with the place.
         """
         known = self._known.get(formula)
         if known is not None:
@@ -133,7 +133,7 @@ class Normaliser:
         return self._from_below(formula)
 
     def _from_below(self, formula: Formula) -> Normal:
-        """The normal form of a formula, those that lie too deep within it before it."""
+        """Return the normal form of a formula, computing deeply nested ones first, iteratively."""
         waiting = {formula: None}
         while True:
             last = next(reversed(waiting))
@@ -168,7 +168,7 @@ class Normaliser:
         return result
 
     def _together(self, normal: Normal) -> Normal:
-        """The same with fewer alternatives, where several are as well said by one."""
+        """Return the same values with fewer alternatives, merging some."""
         if normal.size() == (bool(normal.numbers) + bool(normal.strings) + len(normal.arrays) + bool(normal.objects)):
             return normal
         told = numbers.together(normal.numbers)
@@ -179,7 +179,7 @@ class Normaliser:
         return replace(normal, numbers=told, strings=texts, objects=members)
 
     def _loop(self, formula: Formula) -> SchemaError:
-        """The error for a formula that is a part of itself: where the innermost reference stands, as far as known."""
+        """Return the error for a formula that contains itself, with the innermost reference known."""
         parts = [formula]
         for part in parts:
             parts += part.parts
@@ -206,10 +206,10 @@ class Normaliser:
                 return self._negation(formula.parts[0])
 
     def _conjuncts(self, formula: Formula) -> Iterator[Normal]:
-        """The normal forms of the parts of a conjunction; of all but the last together, if that is known.
+        """Yield the normal forms of a conjunction's parts; of all but the last at once, if cached.
 
-        A choice of exactly one is worked out last, among the values that the other parts allow: alternatives which a
-        member tells apart often leave it to these to ask for the member.
+        Choices of exactly one come last, restricted to the other parts: a discriminator member is often required by
+        those.
         """
         parts = formula.parts
         before = self._known.get(self.formulas.before_last(formula))
@@ -223,7 +223,7 @@ class Normaliser:
             yield from (exactly_one(choice.parts, context, self) for choice in choices.values())
 
     def _choice(self, formula: Formula) -> Formula | None:
-        """The choice of exactly one that a formula is, if it was not worked out before."""
+        """Return the exclusive choice that a formula stands for, if it has not been normalised."""
         if formula in self._known:
             return None
         choice = self.meaning(formula) if formula.kind == "schema" else formula
@@ -246,21 +246,21 @@ class Normaliser:
             case _:
                 return self.complement(self.normal(formula))
 
-    # What a subschema means
+    # The meaning of subschemas
 
     def meaning(self, formula: Formula) -> Formula:
-        """A subschema as a conjunction of its own bounds and of formulas over its parts."""
+        """Return a subschema as a conjunction of its own bounds and of formulas over its parts."""
         known = self._meaning.get(formula)
         if known is None:
             known = self._meaning[formula] = self._read(formula)
         return known
 
     def enter(self, root: Subschema) -> Formula:
-        """The formula of a document's root."""
+        """Return the formula of a document's root."""
         return translate.ScopedSchema(root, (), self.formulas, self.documents).enter(root)
 
     def place(self, formula: Formula) -> translate.ScopedSchema:
-        """The subschema of a formula, ready to be read."""
+        """Return the subschema of a formula, ready to be read."""
         schema, scope = formula.subject
         return translate.ScopedSchema(schema, scope, self.formulas, self.documents)
 
@@ -280,7 +280,7 @@ class Normaliser:
         return self.formulas.all_of(self.parts(place))
 
     def parts(self, place: translate.ScopedSchema) -> list[Formula]:
-        """The conjuncts of a subschema, without its unevaluated members."""
+        """Return the conjuncts of a subschema, without its unevaluated members."""
         found = translate.groups(place)
         own = translate.plain(place, found, self._options.formats) if found & translate.BOUNDS else ANY
         parts: list[Formula] = [] if own is ANY else [self.formulas.plain(own)]
@@ -289,7 +289,7 @@ class Normaliser:
         return parts
 
     def _named(self, formula: Formula) -> Normal:
-        """Objects whose members' names satisfy a formula, and all other values."""
+        """Return objects whose member names satisfy a formula, and all other values."""
         if self._only_strings:
             return ANY
         refused = self._of_names.normal(self.formulas.negation(formula.subject)).strings
@@ -302,7 +302,7 @@ class Normaliser:
     # Products and sums of normal forms
 
     def conjunction(self, normals: Iterable[Normal]) -> Normal:
-        """The conjunction of normal forms."""
+        """Return the conjunction of normal forms."""
         result, joined, held = ANY, list[Normal](), False
         for normal in normals:
             joined.append(normal)
@@ -317,7 +317,7 @@ class Normaliser:
         return result
 
     def _conjoin(self, a: Normal, b: Normal, held: bool) -> Normal:
-        """The conjunction of both, the alternatives of objects held in groups or multiplied out."""
+        """Return the conjunction of two normal forms, object alternatives held in groups or multiplied out."""
         if a is ANY:
             return b
         if b is ANY:
@@ -337,7 +337,7 @@ class Normaliser:
     def _held(
         self, constants: tuple[Any, ...], normal: Normal, accepts: Callable[[Normal, Any], bool]
     ) -> tuple[tuple[Any, ...], tuple[Array, ...], tuple[Object, ...]]:
-        """The constants that a normal form accepts; as cases those that this very work must decide."""
+        """Return the constants that a normal form accepts; those that are undecided while it is computed, as cases."""
         kept: list[Any] = []
         cases: list[Array | Object] = []
         self._glances += 1
@@ -365,7 +365,7 @@ class Normaliser:
         intersect: Callable[[Case, Case], Case | None],
         most: int | None = None,
     ) -> tuple[Case, ...]:
-        """The intersection of two unions. Raises ManyError for more than `most` cases, if it is given."""
+        """Return the intersection of two unions. Raises ManyError for more than `most` cases, if given."""
         if not a or not b:
             return ()
         if a == (any_case,):
@@ -374,7 +374,7 @@ class Normaliser:
             return a
         found: dict[Any, Any] = {}
         for ours in a:
-            # Where one alternative holds anyway, the others add nothing.
+            # If one alternative holds anyway, the others add nothing.
             held = any(covers(theirs, ours) for theirs in b)
             for case in (ours,) if held else (intersect(ours, theirs) for theirs in b):
                 if case is None:
@@ -393,7 +393,7 @@ class Normaliser:
         return without_absorbed(tuple(found.values()))
 
     def _object_product(self, a: tuple[Object, ...], b: tuple[Object, ...], held: bool) -> tuple[Object, ...]:
-        """As `_product`. Raises ManyError for what is to be held in groups, and is not yet."""
+        """Return `_product` of objects. Raises ManyError if they must be held in groups and are not yet."""
         if not held:
             most = max(MAX_MULTIPLIED, len(a), len(b))
             result = self._product(a, b, ANY_OBJECT, self.both_objects, PAIRS_PER_CASE * most)
@@ -408,7 +408,7 @@ class Normaliser:
         return self._product(a, b, ANY_OBJECT, self.both_objects)
 
     def _string_product(self, a: tuple[String, ...], b: tuple[String, ...]) -> tuple[String, ...]:
-        """As `_product`; the names that a rule is about have no groups."""
+        """Return `_product` of strings; names in rules have no groups."""
         if self._only_strings:
             return self._multiplied(a, b, None)
         return strings.product(a, b, self._multiplied, self.language)
@@ -423,16 +423,16 @@ class Normaliser:
         return arrays.intersect(a, b, self.formulas, self.clashes)
 
     def both_objects(self, a: Object, b: Object) -> Object | None:
-        """The intersection of two cases, as far as it is seen at first sight whether there is anything."""
+        """Return the intersection of two cases; None if a shallow check finds it empty."""
         case = objects.intersect(a, b, self.formulas, self.language, self.clashes)
         return objects.narrowed(case, self.both_objects) if case is not None and case.either else case
 
     def settled(self, case: Object) -> list[Object]:
-        """The case as alternatives, as far as it asks for members that only known names may have."""
+        """Return the case as alternatives, where its `some` rules allow only known names."""
         return objects.settled(case, self.formulas, self.language, self.clashes)
 
     def complement(self, normal: Normal) -> Normal:
-        """The complement of a normal form."""
+        """Return the complement of a normal form."""
         array_cases: tuple[Array, ...] = (ANY_ARRAY,)
         constants = [as_case(value, self.formulas) for value in normal.constants]
         number_cases: tuple[Number, ...] = (ANY_NUMBER,)
@@ -458,7 +458,7 @@ class Normaliser:
         )
 
     def outside(self, normal: Normal, formula: Formula) -> Normal:
-        """The difference of a normal form and a formula. Raises ManyError for too many cases of objects."""
+        """Return the difference of a normal form and a formula. Raises ManyError for too many object cases."""
         if formula.kind == "not":
             return self._conjoin(normal, self.normal(formula.parts[0]), False)
         other = self.normal(formula)
@@ -475,7 +475,7 @@ class Normaliser:
         return replace(rest, objects=without_absorbed(tuple(left)))
 
     def _parts_outside(self, case: Object, other: Object) -> tuple[Object, ...]:
-        """The objects of a case that are not in another one. Raises ManyError, as `outside`."""
+        """Return the objects of a case outside another one. Raises ManyError for too many cases."""
         if case.either or other.either or case.some or other.some:
             others = self._outside(other)
         elif not objects.meet(case, other, self.formulas, self.language, self.clashes):
@@ -485,14 +485,14 @@ class Normaliser:
         return self._product((case,), others, ANY_OBJECT, self.both_objects, MAX_MULTIPLIED)
 
     def _outside(self, case: Object) -> tuple[Object, ...]:
-        """The objects that are not in a case."""
+        """Return the objects outside a case."""
         others = objects.complement(case, self.formulas)
         refuted = objects.outside_groups(case, self.formulas)
         narrow = (objects.narrowed(other, self.both_objects) for other in refuted)
         return (*others, *(other for other in narrow if other is not None))
 
     def clashes(self, a: Formula, b: Formula) -> bool:
-        """Tell whether no value satisfies both formulas, as far as a short look shows."""
+        """Test whether a shallow check finds that no value satisfies both formulas."""
         formula = self.formulas.all_of((a, b))
         if formula in self._known:
             return self._known[formula].is_empty

@@ -1,5 +1,5 @@
-"""Strings of JSON by `guides/automata`: what patterns, formats, lengths and exclusions have in common.
+"""Automata of JSON strings, on top of `guides/automata`: patterns, formats, lengths and exclusions combined.
 
-In: the syntax of patterns, and `String`s of the algebra. Out: states, step by step or all at once, with the characters
-between them as JSON spells them. Knows nothing of graphs. Imports read and the algebra's cases.
+In: the syntax of patterns, and `String`s of the algebra. Out: states, on demand or all at once, with JSON spellings of
+the characters between them. Knows nothing of graphs. Imports read and the algebra's cases.
 """

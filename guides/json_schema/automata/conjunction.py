@@ -1,7 +1,7 @@
-"""Strings under many conditions at once: automata read side by side, whose common states are made when reached.
+"""Strings under many conditions at once: a lazy product automaton, whose states are made on demand.
 
-All states of such a product may be more than there is room for. So nothing is worked out up front: whether a state
-can be completed is found by a search that prefers states nearer to what is wanted, and ends at states known before.
+The whole product may be too large, so nothing is computed ahead. A best-first search decides whether a state can be
+completed; it prefers states nearer to acceptance and stops at states already decided.
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ from .demand import ANYTHING, Demand, Met, Progress, Settled
 from .spelling import bytes_of
 
 MAX_WRITTEN_OUT = 10_000
-"""How many states, between characters, a table of strings may take."""
+"""Maximum number of states of a table over characters."""
 
 LONG_SEARCH = 300
-"""After how many states a search asks whether two of the conditions rule each other out, which most that fail do."""
+"""Number of searched states after which two contradictory conditions are looked for; most failing searches have
+them."""
 
 Verdict = Callable[[Met], int]
-"""The bytes after a string that meets these of the conditions and not the others; NEVER if it must not."""
+"""Returns the bytes after a string that meets exactly these conditions; NEVER if it is refused."""
 
 
 class Conjunction:
-    """The strings of `least` to `most` characters that a demand or a verdict on conditions allows.
+    """The strings of `least` to `most` characters that satisfy a demand, or a verdict on conditions.
 
-    demand: what is asked for; where that is not all, the verdict tells
+    demand: necessary; also sufficient if there is no verdict
     """
 
     def __init__(
@@ -62,11 +63,11 @@ class Conjunction:
         self._least, self._most = least, most
         self._costs = [bytes_of(ranges) for ranges in self.atoms]
         self._order = sorted(range(len(self.atoms)), key=lambda atom: (self._costs[atom], atom))
-        # A state is one of the product, and the length as far as it matters.
+        # A state is a product state with the length, as far as it matters.
         self._numbers: Numbers[tuple[int, int]] = Numbers()
         self._rows: dict[int, list[int]] = {}
         self._needed: dict[int, int] = {}
-        # For places the least length from which on there is no way to an end, as far as that is known
+        # For product states the least length from which the end is known to be unreachable
         self._dead: dict[int, int] = {}
         self._fewest: dict[int, int] = {}
         self._guesses: dict[int, int] = {}
@@ -74,12 +75,12 @@ class Conjunction:
         self.start = self._numbers[0, 0]
 
     def _at(self, state: int) -> tuple[Joint, int]:
-        """The states of the automata of all conditions in a state, and the length as far as it matters."""
+        """Return the component states and the relevant length of a state."""
         place, length = self._numbers.states[state]
         return self._product.states[place], length
 
     def row(self, state: int) -> list[int]:
-        """The state after each atom, DEAD where a condition that must be met cannot be any more."""
+        """Return the state after each atom; DEAD if a required condition has become impossible."""
         row = self._rows.get(state)
         if row is None:
             place, length = self._numbers.states[state]
@@ -97,7 +98,7 @@ class Conjunction:
         return row
 
     def _is_late(self, place: int, length: int) -> bool:
-        """Tell whether what is asked for takes more characters from here than there may be."""
+        """Test whether the demand takes more characters than `most` leaves."""
         if self._most is None:
             return False
         steps = self._fewest.get(place)
@@ -106,7 +107,7 @@ class Conjunction:
         return length + steps > self._most
 
     def cost_at_end(self, state: int) -> int:
-        """The bytes after a string that ends in a state, NEVER if none may."""
+        """Return the bytes after a string that ends in a state, NEVER if none may."""
         joint, length = self._at(state)
         if length < self._least:
             return NEVER
@@ -116,13 +117,13 @@ class Conjunction:
         return 0 if self._progress.is_met(joint, met) else NEVER
 
     def met(self, state: int) -> Met:
-        """The conditions that a string meets that ends in a state."""
+        """Return the conditions that a string ending in a state meets."""
         joint, _ = self._at(state)
         places = zip(self._machines, joint[:-1], strict=True)
         return tuple(at >= 0 and machine.accepting[at] for machine, at in places)
 
     def needed(self, state: int) -> int:
-        """The bytes of a short way from a state to the end, NEVER if there is none."""
+        """Return the bytes of a short way from a state to the end, NEVER if there is none."""
         if state not in self._needed:
             if self._is_dead(state):
                 self._needed[state] = NEVER
@@ -131,16 +132,18 @@ class Conjunction:
         return self._needed[state]
 
     def _is_dead(self, state: int) -> bool:
-        """Tell whether no way leads to an end, as far as known: none did where more characters were left."""
+        """Test whether a state is known to be dead: the same product state was dead with at least as many characters
+        left.
+        """
         place, length = self._numbers.states[state]
         return self._needed.get(state, 0) >= NEVER or self._dead.get(place, length + 1) <= length
 
     def _search(self, start: int) -> None:
-        """Find a way to an end, and remember what it takes from every state on it; or that there is none.
+        """Find a way to an end and store the bytes needed from every state on it, or store that there is none.
 
-        States that are nearest take turns with those in which most groups are met, and, where characters are few, with
-        those that were reached by fewest. Where a demand only seems to be near, the way goes by others of its group. A
-        state is not looked at where its place was reached with fewer characters before, once there are enough of them.
+        Three orders take turns: nearest states; states with most groups met; and, with a maximum length, states with
+        the shortest texts. A misleading distance of one alternative is thus bypassed by others of its group. A state is
+        skipped if its product state was reached with fewer characters, once the minimum length is reached.
         """
         came_from: dict[int, tuple[int, int]] = {start: (-1, -1)}
         heaps: list[list[tuple[int, int, int, int]]] = [
@@ -182,7 +185,7 @@ class Conjunction:
             self._dead[place] = min(length, self._dead.get(place, length))
 
     def _orders(self, state: int) -> list[tuple[int, int]]:
-        """The keys of a state in each of the orders in which states are looked at."""
+        """Return the sort keys of a state for each search order."""
         joint, length = self._at(state)
         near = self._distance(state)
         orders = [(near, 0)]
@@ -200,7 +203,7 @@ class Conjunction:
             before, atom = came_from[before]
 
     def _distance(self, state: int) -> int:
-        """The distance of a state from what is wanted, at a guess."""
+        """Estimate the distance of a state from acceptance."""
         place, length = self._numbers.states[state]
         steps = self._guesses.get(place)
         if steps is None:
@@ -208,10 +211,10 @@ class Conjunction:
         return steps + max(self._least - length, 0)
 
     def texts(self, most: int, chars: Callable[[Ranges, int], Sequence[str]]) -> Iterator[str]:
-        """Different strings, those first to which short ways are known: `most` of them, or all if there are fewer.
+        """Yield distinct strings, roughly shortest first: `most` of them, or all if there are fewer.
 
-        chars: gives up to so many characters of a set that all conditions take alike
-        No more ways to a state are followed than strings are wanted, as each of them goes on to one.
+        chars: returns up to so many characters of an atom
+        Each state is expanded at most `most` times, as each time leads to a string.
         """
         followed = Counter[int]()
         order = count(0, -1)
@@ -228,7 +231,7 @@ class Conjunction:
                 continue
             row = self.row(state)
             spend(100 * len(row) + len(text) // 256)
-            # Of ways as long as any the last is taken first: one that is known to lead to an end.
+            # Among equally long ways continue the last one, which is known to reach an end.
             for atom in sorted(reversed(self._order), key=lambda atom: row[atom] in self._needed):
                 after, longer = row[atom], spelt + self._costs[atom]
                 if after == DEAD or self._is_dead(after):
@@ -243,7 +246,7 @@ class Conjunction:
                 heappush(waiting, (spelt + end, next(order), spelt, text, DEAD))
 
     def _on_the_way(self, text: str) -> Iterator[int]:
-        """The state before each character of a text and behind it, as far as a string begins so."""
+        """Yield the state before each character of a text and after it, until no string begins so."""
         atoms: dict[str, int] = {}
         state = self.start
         for char in text:
@@ -258,12 +261,12 @@ class Conjunction:
         yield state
 
     def reads(self, text: str) -> bool:
-        """Tell whether a text is one of the strings."""
+        """Test whether a text is one of the strings."""
         states = list(self._on_the_way(text))
         return len(states) > len(text) and self.cost_at_end(states[-1]) < NEVER
 
     def lengthened(self, text: str, more: int, chars: Callable[[Ranges, int], Sequence[str]]) -> str | None:
-        """A string with so many characters more, one that leads from a state to itself; None if there is none."""
+        """Return a string lengthened by `more` characters on a self-loop; None if there is no loop."""
         for place, state in enumerate(self._on_the_way(text)):
             row = self.row(state)
             for atom in self._order:
@@ -272,10 +275,10 @@ class Conjunction:
         return None
 
     def promised(self, state: int) -> int:
-        """The bytes of some way from a state to the end, as far as they are known without looking for it.
+        """Return the bytes of a way from a state to the end, if possible without a search.
 
-        Where every text can be continued this is one condition met for good after the other, each from wherever it
-        takes longest; else as `needed`.
+        If every text can be continued, this is the sum of worst-case ways that meet one condition for good after the
+        other; else `needed`.
         """
         if not self.is_endless:
             return self.needed(state)
@@ -285,23 +288,23 @@ class Conjunction:
 
     @cached_property
     def is_endless(self) -> bool:
-        """Tell whether every text can be continued to a string: enough can be met for good, whatever came before."""
+        """True if every text can be continued to a string: enough conditions can always be met for good."""
         return self._most is None and self._cost_beyond < NEVER and self._enough.is_sure
 
     @cached_property
     def _enough(self) -> Progress:
-        """A sufficient length of a string."""
+        """The progress towards a sufficient set of conditions."""
         if self._verdict is None:
             return self._progress
         return Progress(Demand(tuple((number, True) for number in range(len(self._machines)))), self._machines)
 
     @cached_property
     def _cost_beyond(self) -> int:
-        """The bytes after a string that meets what is enough, NEVER if there must be none."""
+        """The bytes after a string that meets all conditions, NEVER if none may follow."""
         return 0 if self._verdict is None else self._verdict((True,) * len(self._machines))
 
     def _turn(self, number: int) -> int:
-        """The bytes that meet a condition for good, from wherever that takes most; for what can always be met."""
+        """Return the worst-case bytes that meet a condition for good; only if that is always possible."""
         known = self._turns.get(number)
         if known is None:
             machine = self._machines[number]
@@ -310,7 +313,7 @@ class Conjunction:
 
 
 def conditions_of(case: String) -> list[tuple[Node, bool]]:
-    """The patterns and formats of a set, each with whether it must match."""
+    """Return the patterns and formats of a set, each with whether it must match."""
     return [
         *((parse(pattern), True) for pattern in sorted(case.patterns)),
         *((parse(PATTERNS[name]), True) for name in sorted(case.formats)),
@@ -320,7 +323,7 @@ def conditions_of(case: String) -> list[tuple[Node, bool]]:
 
 
 def conjunction(case: String) -> Conjunction:
-    """The strings of a set of patterns, formats, lengths, exclusions and groups of these."""
+    """Return the strings of a set with patterns, formats, lengths, exclusions and groups."""
     nodes: Numbers[Node] = Numbers()
     demand = _demand(replace(case, min_length=0, max_length=None), nodes)
     try:
@@ -330,12 +333,12 @@ def conjunction(case: String) -> Conjunction:
 
 
 def table_of(case: String) -> Node:
-    """The strings of a set as they are, neither quoted nor escaped. Raises LimitError where that takes many states."""
+    """Return the unescaped strings of a set as a table, without quotes. Raises LimitError for too many states."""
     strings = conjunction(case)
     numbers: Numbers[int] = Numbers()
     rows: list[list[int]] = []
     numbers[strings.start]
-    for state in numbers.states:  # grows meanwhile
+    for state in numbers.states:  # grows during the loop
         rows.append([DEAD if after == DEAD else numbers[after] for after in strings.row(state)])
         if len(numbers) > MAX_WRITTEN_OUT:
             raise too_many_states(MAX_WRITTEN_OUT)
@@ -347,7 +350,7 @@ def table_of(case: String) -> Node:
 
 
 def _demand(case: String, nodes: Numbers[Node]) -> Demand:
-    """The demand of a set; nodes: the conditions, to which new ones are added."""
+    """Return the demand of a set; nodes: the conditions, extended by new ones."""
     conditions = conditions_of(case)
     if case.values is not None:
         conditions.append((any_of(case.values), True))
@@ -360,19 +363,19 @@ def _demand(case: String, nodes: Numbers[Node]) -> Demand:
 
 
 def listed(case: String) -> str:
-    """The conditions of a set, for a message."""
+    """Return the conditions of a set, for a message."""
     positive = sorted(case.patterns) + sorted(case.formats)
     negative = sorted(case.not_patterns) + sorted(case.not_formats)
     return ", ".join([*map(repr, positive), *(f"not {name!r}" for name in negative)])[:400]
 
 
 def any_of(texts: Iterable[str]) -> Node:
-    """Any of these texts, but for those that cannot be written."""
+    """Return the alternation of these texts, without those that UTF-8 cannot encode."""
     return Alternation(tuple(Literal(text.encode()) for text in sorted(texts) if is_writable(text)))
 
 
 def _bytes_to(machine: Subsets, end: int, costs: Sequence[int]) -> list[int]:
-    """For each state of a complete machine the bytes of a way of fewest characters to a state that all lead to."""
+    """Return, for each state of a complete machine, the bytes of a way with fewest characters to `end`."""
     steps = machine.steps_to([state == end for state in range(len(machine.accepting))], False)
     needed = [0] * len(steps)
     for state in sorted(range(len(steps)), key=steps.__getitem__):

@@ -1,7 +1,7 @@
-"""Strings of an automaton whose length is bounded: which states can still be completed at which length.
+"""Automata with bounds on the length of their strings: which states can be completed at which length.
 
-The lengths fall into stretches. In most of them a state can be completed or not whatever the length is; there
-a counter tells the length. Near the bounds it depends on the length, and each length has its own states.
+In long stretches of lengths this does not depend on the length; there a counter is enough. Near the bounds each length
+has its own states.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ MAX_REACHED = 32
 
 
 class Stretched(NamedTuple):
-    """All states of a free stretch, lowered once for every graph: three nodes of the fragment for each state.
+    """All states of a free stretch, lowered once for all graphs: three fragment nodes per state.
 
-    numbers: each state that has an end, with its number i of n. Node i is that at which the stretch is left when it is
-    full, not defined; n + i the one after a character; 2n + i the one before a character. needed: of the first two of
-    each, the fewest bytes up to behind the closing quote
+    numbers: the number i of each live state, of n. Node i, undefined, is where a full stretch is left; n + i follows a
+    character; 2n + i precedes one
+    needed: for nodes i and n + i, the fewest bytes to after the closing quote
     """
 
     fragment: Fragment
@@ -35,20 +35,20 @@ class Stretched(NamedTuple):
 
     @property
     def held_bytes(self) -> int:
-        """About how much memory this takes."""
+        """Approximate memory."""
         return self.fragment.held_bytes + 150 * len(self.numbers)
 
 
 class Counting:
-    """An automaton together with bounds on the number of characters, `least` to `most` (None: without bound).
+    """An automaton with bounds on the number of characters, `least` to `most` (None: unbounded).
 
-    edges: for each state the states after it from which there is an end, with the fewest bytes of a character
+    edges: for each state its live successors, with the fewest bytes of a character
     to_end: for each state the fewest characters to an end, NEVER if there is none
-    steady: up to this length, the states that can be completed are the same; 0 if there is no such stretch
-    turn, steady_end: the most bytes that a further character takes up to there, and that are needed from there
-    free: from `least` to this length, every state can be completed; `least` if there is no such stretch
-    stretched: all states of a free stretch lowered, once they are; None where that is too large
-    begun: the spellings in which they have been lowered one after the other
+    steady: up to this length the live states are constant; 0 if there is no such stretch
+    turn, steady_end: most bytes of a further character within it, and most bytes needed at its end
+    free: from `least` to this length every state can be completed; `least` if there is no such stretch
+    stretched: the lowered free stretch, by spelling; None if it is too large
+    begun: spellings in which the stretch was lowered state by state at first
     """
 
     def __init__(self, automaton: Automaton, least: int = 0, most: int | None = None) -> None:
@@ -59,7 +59,7 @@ class Counting:
         self._farthest = max((steps for steps in self.to_end if steps < NEVER), default=0)
         self._common: int | None = None
         self._endless: dict[int, Ranges] = {}
-        self._unions: dict[int, Ranges] = {}  # by the bits of atoms, which many states have in common
+        self._unions: dict[int, Ranges] = {}  # by atom bits, which many states share
         self._atoms_to: dict[int, dict[int, int]] = {}
         self._ways: dict[tuple[int, Escapes], Ways] = {}
         self._alphabets: dict[Escapes, Alphabet] = {}
@@ -68,7 +68,7 @@ class Counting:
         self._bound(least, most)
 
     def within(self, least: int, most: int | None) -> Counting:
-        """The same strings with other bounds; what does not depend on these is shared."""
+        """Return the same strings with other bounds; data independent of them is shared."""
         other = copy(self)
         other._bound(least, most)
         return other
@@ -86,26 +86,26 @@ class Counting:
 
     @property
     def held_bytes(self) -> int:
-        """About how much memory this takes now."""
+        """Approximate current memory."""
         states, atoms = len(self.automaton.rows), len(self.automaton.atoms)
         found = len(self._endless) + len(self._atoms_to) + len(self._ways)
         pairs = sum(map(len, self.automaton.atoms)) * (1 + len(self._alphabets))
-        # Shared by strings of all bounds, and weighed once: by those without a greatest length, which are kept as well.
+        # Shared by strings of all bounds, and counted once: for the unbounded ones, which are cached too.
         lowered = [] if self.most is not None else list(self.stretched.values())
         copied = sum(each.held_bytes for each in lowered if each is not None)
         return states * (300 + 16 * atoms + 8 * len(self._needed)) + 200 * pairs + found * (500 + 50 * atoms) + copied
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether there is no text."""
+        """True if there is no text."""
         return self.bytes_needed(self.automaton.start, 0) >= NEVER
 
     def all_alive(self, length: int) -> bool:
-        """Tell whether every state that has an end can be completed at this length."""
+        """Test whether every live state can be completed at this length."""
         return self.least <= length and (self.most is None or length + self._farthest <= self.most)
 
     def bytes_needed(self, state: int, length: int) -> int:
-        """The bytes of a short way to the end for a text of this length, NEVER if there is none."""
+        """Return the bytes of a short way to the end from a length, NEVER if there is none."""
         if length < self.steady:
             way = (self.steady - length) * self.turn + self.steady_end
             return way if self._needed[self.steady][state] < NEVER else NEVER
@@ -116,21 +116,21 @@ class Counting:
         return self._bytes_to_end[state]
 
     def alphabet(self, escapes: Escapes) -> Alphabet:
-        """The automaton's atoms, prepared for being spelt."""
+        """Return the automaton's atoms, prepared for spelling."""
         known = self._alphabets.get(escapes)
         if known is None:
             known = self._alphabets[escapes] = Alphabet(self.automaton.atoms, escapes)
         return known
 
     def ways(self, state: int, escapes: Escapes) -> Ways:
-        """The characters that lead from a state to others."""
+        """Return the characters that lead from a state to others."""
         known = self._ways.get((state, escapes))
         if known is None:
             known = self._ways[state, escapes] = self.alphabet(escapes).ways(self.automaton.rows[state])
         return known
 
     def endless(self, state: int) -> Ranges:
-        """Characters of which any text leads from a state to states that have an end."""
+        """Return characters that can follow a state any number of times, in any order, with all states live."""
         known = self._endless.get(state)
         if known is None:
             known = self._endless[state] = self._find_endless(state)
@@ -155,7 +155,7 @@ class Counting:
                 return self._ranges(allowed)
 
     def _atoms(self, state: int) -> dict[int, int]:
-        """The atoms, as bits, that lead to each state that has an end."""
+        """Return the atoms, as bits, to each live successor."""
         known = self._atoms_to.get(state)
         if known is None:
             known = dict.fromkeys(self.edges[state], 0)
@@ -166,11 +166,11 @@ class Counting:
         return known
 
     def _allowed(self, state: int) -> int:
-        """The atoms, as bits, after which there is an end."""
+        """Return the atoms, as bits, to live successors."""
         return sum(self._atoms(state).values())
 
     def _everywhere(self) -> int:
-        """The atoms that every state with an end allows."""
+        """Return the atoms that every live state allows."""
         known = self._common
         if known is None:
             known = -1
@@ -200,7 +200,7 @@ class Counting:
         return edges
 
     def _bytes(self) -> list[int]:
-        """The bytes of the fewest characters to an end."""
+        """Return the bytes of the ways with fewest characters to an end."""
         needed = [0 if steps == 0 else NEVER for steps in self.to_end]
         for state in sorted(range(len(needed)), key=self.to_end.__getitem__):
             steps = self.to_end[state]
@@ -211,7 +211,7 @@ class Counting:
         return needed
 
     def _look_back(self) -> None:
-        """Work out from `least` backwards which states can be completed, until that does not change any more."""
+        """Compute backwards from `least` which states can be completed, until the set is constant."""
         length = self.least
         needed = [self.bytes_needed(state, length) for state in range(len(self.edges))]
         self._needed[length] = needed

@@ -1,8 +1,8 @@
-"""Demands on strings: conditions to be met or not, and of each of some groups one such demand at least.
+"""Demands on strings: conditions that must or must not be met, and groups of which one demand must be satisfied.
 
-Of a group with a demand that is met for good nothing is asked any more, nor of a demand that cannot be met. So where
-the automata of such conditions are makes no difference: they are taken to be DEAD, and a conjunction of many
-alternatives comes to far fewer states than its automata have together.
+Once one demand of a group is met for good, the group needs no tracking; nor does a demand that has become impossible.
+The components of such conditions are set to DEAD. This merges states: a conjunction of many alternatives has far fewer
+of them than the full product.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ...limits import spend
 Met = tuple[bool, ...]
 
 FEW_PLACES = 500
-"""Up to how many places of two automata it is looked for one where both may end."""
+"""Maximum number of product states examined for one where both conditions hold."""
 
 
 @dataclass(frozen=True)
 class Demand:
     """A demand on a string.
 
-    conditions: the numbers of conditions, each with whether it must be met; either: the groups
+    conditions: condition numbers, each with whether it must be met; either: the groups
     """
 
     conditions: tuple[tuple[int, bool], ...] = ()
@@ -38,10 +38,9 @@ ANYTHING = Demand()
 
 
 class Progress:
-    """The progress of strings towards what is asked for, told by where the automata of all conditions are.
+    """The progress of strings towards a demand, given the states of the conditions' automata.
 
-    Behind the places of these a joint state has the bits of what is settled: of groups that are met for good, and of
-    demands that cannot be met.
+    The last component of a joint state has bits for what is settled: groups met for good, and impossible demands.
     """
 
     def __init__(self, demand: Demand, machines: Sequence[Subsets]) -> None:
@@ -49,7 +48,7 @@ class Progress:
         self.has_groups = bool(self._part.groups)
 
     def settled(self, joint: Joint) -> Joint | None:
-        """The state with nothing in it that makes no difference; None if what is asked for cannot be met."""
+        """Return the state with irrelevant components set to DEAD; None if the demand has become impossible."""
         part = self._part
         if not part.groups:
             spend(10 * len(joint))
@@ -62,61 +61,61 @@ class Progress:
         return (*places, found.bits)
 
     def fewest(self, joint: Joint) -> int:
-        """No more characters than are needed from a state; NEVER if none are enough."""
+        """Return a lower bound on the characters needed from a state; NEVER if the demand is impossible."""
         return max(self._part.steps(joint, joint[-1], total=False))
 
     def guess(self, joint: Joint) -> int:
-        """About how many characters are needed from a state."""
+        """Estimate the characters needed from a state."""
         return sum(self._part.steps(joint, joint[-1], total=True))
 
     def unmet(self, joint: Joint) -> int:
-        """The number of groups that are not met for good in a state."""
+        """Return the number of groups not met for good in a state."""
         return sum(not joint[-1] & group.bit for group in self._part.groups)
 
     def most(self, joint: Joint, turn: Callable[[int], int]) -> int:
-        """A sufficient length from any state, where a turn gives what it takes to meet a condition for good."""
+        """Return a sufficient length from any state; turn: gives the length that meets one condition for good."""
         return self._part.most(joint, joint[-1], turn)
 
     def clashes(self, joint: Joint) -> bool:
-        """Tell whether two conditions outside of groups cannot both be met from a state, as far as a few steps tell."""
+        """Test whether two conditions outside groups contradict each other from a state, by a short search."""
         return self._part.clashes(joint)
 
     @cached_property
     def is_sure(self) -> bool:
-        """Tell whether what is asked for can be met for good from every state."""
+        """True if the demand can be met for good from every state."""
         return self._part.is_sure
 
     def is_met(self, joint: Joint, met: Met) -> bool:
-        """Tell whether a text may end in a state, in which these of the conditions are met."""
+        """Test whether a text may end in a state with these conditions met."""
         return self._part.is_met(met, joint[-1])
 
 
 class Settled:
-    """The bits of what is settled, which no character changes, as a machine among the others."""
+    """The settled bits as a component of the product; no character changes them."""
 
     def __init__(self, atoms: int) -> None:
         self._atoms = atoms
 
     def row(self, state: int) -> list[int]:
-        """The same bits after each atom."""
+        """Return the same bits after each atom."""
         return [state] * self._atoms
 
 
 class _Found(NamedTuple):
-    """The bits of what is settled, and whether a demand is met for good."""
+    """The settled bits, and whether a demand is met for good."""
 
     bits: int
     is_met: bool
 
 
 _Condition = tuple[int, bool, Subsets, "Steps"]
-"""A condition by its number, whether it must be met, its automaton, and how far that is from any state."""
+"""(number, must it be met, automaton, distances of its states)."""
 
 
 class _Part:
-    """A demand, whose bit says that it cannot be met; inner: the bits of what is within it.
+    """A demand; its bit says that it is impossible. inner: all bits inside it
 
-    steps: those of each condition, as it is wanted, worked out before
+    steps: distances by condition, shared
     """
 
     def __init__(
@@ -137,18 +136,18 @@ class _Part:
         self.inner = sum(group.bit | group.inner for group in self.groups)
 
     def is_lost(self, joint: Joint) -> bool:
-        """Tell whether one of its own conditions cannot be as it is wanted."""
+        """Test whether one of its own conditions has become impossible."""
         return any(steps[joint[number]] >= NEVER for number, _, _, steps in self._own)
 
     def clashes(self, joint: Joint) -> bool:
-        """As of `Progress`."""
+        """See `Progress.clashes`."""
         return any(
             (one[1] or other[1]) and _is_apart(one, other, (joint[one[0]], joint[other[0]]))
             for one, other in combinations(self._own, 2)
         )
 
     def settle(self, joint: Joint, bits: int, matter: set[int]) -> _Found | None:
-        """The part that is settled; None if the demand cannot be met. Adds the machines to `matter` that still do."""
+        """Return what is settled; None if the demand is impossible. Adds the machines that still matter to `matter`."""
         spend(100 * (1 + len(self._own)))
         if self.is_lost(joint):
             return None
@@ -166,7 +165,7 @@ class _Part:
         return _Found(bits, is_met)
 
     def steps(self, joint: Joint, bits: int, *, total: bool) -> Iterator[int]:
-        """The characters that each condition and each group that is not met takes, in all or at least."""
+        """Yield the characters that each condition and unmet group needs: in all if `total`, else at least."""
         yield 0
         for number, _, _, steps in self._own:
             yield steps[joint[number]]
@@ -177,13 +176,13 @@ class _Part:
 
     @cached_property
     def is_sure(self) -> bool:
-        """Tell whether it can be met for good, whatever came before."""
+        """True if the demand can be met for good from every state."""
         return all(wanted and can_always_be_met(machine) for _, wanted, machine, _ in self._own) and all(
             any(one.is_sure for one in group.parts) for group in self.groups
         )
 
     def most(self, joint: Joint, bits: int, turn: Callable[[int], int]) -> int:
-        """As of `Progress`, of what is sure."""
+        """See `Progress.most`; only for demands that can always be met."""
         own = sum(turn(number) for number, _, machine, _ in self._own if joint[number] != machine.everything)
         return own + sum(
             min(one.most(joint, bits, turn) for one in group.parts if one.is_sure)
@@ -192,7 +191,7 @@ class _Part:
         )
 
     def is_met(self, met: Met, bits: int) -> bool:
-        """Tell whether a text is as it is asked for that meets these conditions."""
+        """Test whether a text that meets these conditions satisfies the demand."""
         return all(met[number] == wanted for number, wanted, _, _ in self._own) and all(
             bits & group.bit or any(not bits & one.bit and one.is_met(met, bits) for one in group.parts)
             for group in self.groups
@@ -200,7 +199,7 @@ class _Part:
 
 
 class _Group:
-    """Demands of which one is to be met; its bit says that one is for good. inner: the bits of what is within it."""
+    """Demands of which one must be met; its bit says that one is, for good. inner: all bits inside it"""
 
     def __init__(self, parts: list[_Part], numbers: Iterator[int]) -> None:
         self.bit = 1 << next(numbers)
@@ -208,7 +207,7 @@ class _Group:
         self.inner = sum(part.bit | part.inner for part in parts)
 
     def settle(self, joint: Joint, bits: int, matter: set[int]) -> _Found | None:
-        """As of a part."""
+        """See `_Part.settle`."""
         more: set[int] = set()
         is_open = False
         for part in self.parts:
@@ -226,9 +225,9 @@ class _Group:
 
 
 class Steps:
-    """For each state of an automaton the fewest characters until a condition is as it is wanted; NEVER if it cannot be.
+    """Fewest characters from each state of an automaton until a condition is as wanted; NEVER if impossible.
 
-    For what must not be met they are guesses, and too low, where the automaton has too many states.
+    For conditions that must not be met, in automata with too many states, these are underestimates.
     """
 
     def __init__(self, machine: Subsets, wanted: bool) -> None:
@@ -258,7 +257,7 @@ class Steps:
 
 
 def _is_apart(one: _Condition, other: _Condition, start: tuple[int, int]) -> bool:
-    """Tell whether no string goes on from two places with both conditions as wanted; False if that takes long."""
+    """Test whether no string from two states makes both conditions as wanted; False if that takes too long to tell."""
     (_, wanted, machine, steps), (_, also_wanted, also_machine, also_steps) = one, other
     nowhere = [DEAD] * machine.atoms
     seen = {start}
@@ -281,7 +280,7 @@ def _is_apart(one: _Condition, other: _Condition, start: tuple[int, int]) -> boo
 
 
 def can_always_be_met(machine: Subsets) -> bool:
-    """Tell whether from every state, met as DEAD too, a state is reached from which every string is accepted."""
+    """Test whether no state leads to DEAD, and every state can reach the one that accepts everything."""
     if not machine.is_complete:
         return False
     if machine.everything == DEAD or any(DEAD in row for row in machine.rows):

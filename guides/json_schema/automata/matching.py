@@ -1,7 +1,7 @@
-"""Syntax trees without an automaton: whether a text matches one, and which of its texts have so many characters.
+"""Matching of syntax trees without an automaton, and restriction of their texts to a length.
 
-A count is a number in the syntax here: so this goes where automata of positions, as in `guides/automata`, which write
-all turns of a repeat out, take too much before the first step.
+Counts remain numbers in the syntax. This works where position automata (`guides/automata`), which unroll repeats, would
+be too large.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from .spelling import has_table
 
 
 def matches(node: Node, text: str) -> bool:
-    """Tell whether a whole text is in the language of a node.
+    """Test whether a whole text is in the language of a node.
 
-    Source: R. Cameron et al., "Bitwise Data Parallelism in Regular Expression Matching" (2014): each part is read from
-    all places at once that the parts before it lead to.
+    Source: R. Cameron et al., "Bitwise Data Parallelism in Regular Expression Matching" (2014): each part is matched at
+    all positions at once.
     """
     return bool(_Places(text).behind(node, 1) >> len(text) & 1)
 
 
 class _Places:
-    """The places of a text as bits, from 0 before its first character on."""
+    """Positions in a text as bits; bit 0 is before its first character."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._known: dict[Ranges | bytes, int] = {}
 
     def behind(self, node: Node, places: int) -> int:
-        """The places behind what a node matches from any of the given ones."""
+        """Return the positions after a match of a node that starts at any of `places`."""
         spend(20)
         match node:
             case Chars(ranges):
@@ -64,7 +64,9 @@ class _Places:
                 break
         if most is None and isinstance(item, Chars):
             chars = self._of(item.ranges)
-            return (((places & chars) + chars) ^ chars) | places  # carries run to the ends of stretches of characters
+            return (
+                ((places & chars) + chars) ^ chars
+            ) | places  # the carry runs to the end of each run of matching characters
         found = fresh = places
         for _ in count() if most is None else range(most - least):
             fresh = self.behind(item, fresh) & ~found
@@ -74,7 +76,7 @@ class _Places:
         return found
 
     def _of(self, ranges: Ranges) -> int:
-        """The places before a character of a set."""
+        """Return the positions before a character of a set."""
         known = self._known.get(ranges)
         if known is None:
             spend(20 * len(self._text))
@@ -84,7 +86,7 @@ class _Places:
         return known
 
     def _of_word(self, data: bytes) -> int:
-        """The places before a word."""
+        """Return the positions before a word."""
         known = self._known.get(data)
         if known is None:
             known, word = 0, data.decode()
@@ -97,7 +99,7 @@ class _Places:
         return known
 
     def _read(self, table: Table, places: int) -> int:
-        """As `behind`, of a table."""
+        """Return the positions after a match of a table."""
         found, states = 0, set[int]()
         for place in range(len(self._text) + 1):
             if places >> place & 1:
@@ -115,15 +117,15 @@ MAX_VARYING = 3
 
 
 def narrow(node: Node, least: int, most: int) -> Node | None:
-    """The texts of `node` with `least` to `most` characters; None if plain syntax does not say so briefly.
+    """Return the texts of `node` with `least` to `most` characters; None if plain syntax is too long for them.
 
-    That works where at most one part of a sequence varies in length, and that by turns of fixed length.
+    At most one part of each sequence may vary in length, by turns of fixed length.
     """
     return None if has_table(node) else _narrow(node, least, most, {})
 
 
 def _narrow(node: Node, least: int, most: int, known: Known) -> Node | None:
-    """As `narrow`, of a node without tables; known: the lengths of nodes that were looked at before."""
+    """Compute `narrow` of a node without tables; known: cached lengths of nodes."""
     low, high = lengths(node, known)
     if least <= low and high <= most:
         return node
@@ -170,7 +172,7 @@ def _narrow_sequence(items: tuple[Node, ...], least: int, most: int, known: Know
 
 
 def _branches(item: Node) -> ListOf[Node] | None:
-    """A part that varies in length, as a few alternatives."""
+    """Return a part of variable length as a few alternatives."""
     match item:
         case Alternation(items) if len(items) <= MAX_BRANCHES:
             return items
@@ -193,7 +195,7 @@ def _any_of(items: ListOf[Node | None]) -> Node | None:
 
 
 def size(node: Node) -> int:
-    """The number of nodes in a node."""
+    """Return the number of nodes in a tree."""
     match node:
         case Sequence(items) | Alternation(items):
             return 1 + sum(size(item) for item in items)

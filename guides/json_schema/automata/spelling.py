@@ -1,4 +1,4 @@
-"""Spellings of characters in JSON text: which stand for themselves, which need an escape; sets of them, prepared."""
+"""Spellings of characters in JSON strings: literal or escaped, for single characters and prepared sets."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ _PLAIN_TEXT = re.compile(r"[ !#-\[\]-~]*\Z")
 
 
 def spelt(text: str) -> bytes:
-    """A text as canonical JSON, with its quotes."""
+    """Spell a text as canonical JSON, with its quotes."""
     return _ENCODER.encode(text).encode()
 
 
 def all_spelt(texts: Iterable[str]) -> list[bytes]:
-    """Texts as canonical JSON, which has no line breaks, with their quotes."""
+    """Spell texts as canonical JSON, with their quotes."""
     listed = list(texts)
-    if _PLAIN_TEXT.match("".join(listed)):  # as nearly all names, which is found out sooner than they are encoded
+    if _PLAIN_TEXT.match("".join(listed)):  # true of nearly all names, and faster to test than to encode
         return [b'"%b"' % text.encode() for text in listed]
     return _LISTING.encode(listed)[1:-1].encode().split(b"\n") if listed else []
 
 
 @kept(4096, 8 << 20)
 def spell_chars(ranges: Ranges, escapes: Escapes) -> Node:
-    """One character out of `ranges` inside a JSON string."""
+    """Return one character of `ranges` inside a JSON string."""
     raw = intersect(ranges, PLAIN)
     items: list[Node] = [Chars(raw)] if raw else []
     after = after_backslash(ranges, escapes)
@@ -60,7 +60,7 @@ def spell_chars(ranges: Ranges, escapes: Escapes) -> Node:
 
 @kept(4096, 8 << 20)
 def after_backslash(ranges: Ranges, escapes: Escapes) -> Alternation:
-    """The syntax behind the backslash in the escapes of the characters `ranges`."""
+    """Return the syntax after the backslash for the escapes of the characters `ranges`."""
     if escapes == "any":
         return Alternation(tuple(_any_escapes(ranges)))
     codes = [code for low, high in intersect(ranges, SPECIAL) for code in range(low, high + 1)]
@@ -68,21 +68,21 @@ def after_backslash(ranges: Ranges, escapes: Escapes) -> Alternation:
 
 
 def bytes_of(ranges: Ranges) -> int:
-    """The fewest bytes that spell a character of the set."""
+    """Return the fewest bytes that spell a character of the set."""
     raw = intersect(ranges, PLAIN)
     plain = len(chr(raw[0][0]).encode()) if raw else WRITTEN_OUT
     return min(plain, ESCAPED) if intersect(ranges, SHORT_CODES) else plain
 
 
 def free_character(escapes: Escapes) -> Node:
-    """Any character inside a JSON string."""
+    """Return any character inside a JSON string."""
     return spell_chars(ALL, escapes)
 
 
 def spell(node: Node, escapes: Escapes) -> Node:
-    """The texts of a syntax node as they stand inside a JSON string; so must be those of the rules it refers to.
+    """Return the texts of a syntax node as spelt inside a JSON string; rules it refers to must be spelt as well.
 
-    It has tables only with canonical escapes.
+    Tables are allowed with canonical escapes only.
     """
     match node:
         case Chars(ranges):
@@ -106,17 +106,16 @@ def spell(node: Node, escapes: Escapes) -> Node:
 
 
 def _stand_for_themselves(ranges: Ranges) -> bool:
-    """Tell whether there are characters, none of which needs an escape; told sooner than what is kept is found."""
+    """Test whether a nonempty set has no character that needs an escape; faster than a cache lookup."""
     return bool(ranges) and all(
         (high < 0x5C or low > 0x5C) and (low > 0x22 or 0x20 <= low <= high < 0x22) for low, high in ranges
     )
 
 
 def spell_table(table: Table) -> Table:
-    """The texts of a table over UTF-8 as they stand inside a canonical JSON string.
+    """Return the texts of a table over UTF-8 as spelt inside a canonical JSON string.
 
-    Bytes above ASCII stand for themselves, so that only the transitions of ASCII characters that need an
-    escape move: behind the backslash.
+    Bytes above ASCII are literal, so only the transitions of special ASCII characters move behind a backslash.
     """
     special = list(SPECIAL_BYTES)
     count = len(table.transitions)
@@ -143,7 +142,7 @@ def spell_table(table: Table) -> Table:
 
 
 def _after_backslash(targets: dict[int, int], add: Callable[[dict[int, int]], int]) -> int:
-    """Add the states that read an escape, without its backslash, and lead to its character's target; the first."""
+    """Add the states that read an escape after its backslash and lead to its character's target; return the first."""
     edges = {SHORT[code][0]: target for code, target in targets.items() if target >= 0 and code in SHORT}
     lasts: dict[int, int] = {}
     for high in (0, 1):
@@ -161,7 +160,7 @@ def _after_backslash(targets: dict[int, int], add: Callable[[dict[int, int]], in
 
 
 def fewest_bytes(node: Node) -> int:
-    """The length of the shortest text of a node without references, in bytes."""
+    """Return the length of the shortest text of a node without references, in bytes."""
     match node:
         case Chars(ranges):
             return len(chr(ranges[0][0]).encode())
@@ -180,7 +179,7 @@ def fewest_bytes(node: Node) -> int:
 
 
 def has_table(node: Node) -> bool:
-    """Tell whether a table, whose language is bytes and not characters, is part of a node."""
+    """Test whether a node contains a table, whose language is bytes rather than characters."""
     match node:
         case Table():
             return True
@@ -193,7 +192,7 @@ def has_table(node: Node) -> bool:
 
 
 def _any_escapes(ranges: Ranges) -> list[Node]:
-    """The syntax behind the backslash when every escape is allowed; half of a surrogate pair is no character."""
+    """Return the syntax after the backslash with all escapes allowed, but no lone surrogates."""
     short = {**SHORT, 0x2F: b"/"}
     found: list[Node] = [Literal(text) for code, text in short.items() if intersect(ranges, single(code))]
     for low, high in intersect(ranges, ((0, 0xD7FF), (0xE000, 0xFFFF))):
@@ -204,7 +203,7 @@ def _any_escapes(ranges: Ranges) -> list[Node]:
 
 
 def _surrogate_pairs(low: int, high: int) -> list[Node]:
-    """The escapes of characters above U+FFFF: pairs of surrogates."""
+    """Return the escapes of characters above U+FFFF: pairs of surrogates."""
     parts: list[Node] = []
     while low <= high:
         lead = 0xD800 + ((low - 0x10000) >> 10)
@@ -222,7 +221,7 @@ def _surrogate_pairs(low: int, high: int) -> list[Node]:
 
 
 def hexadecimal(low: int, high: int, digits: int = 4) -> Node:
-    """The numbers low ... high as hexadecimal digits of either case."""
+    """Return the numbers low ... high as hexadecimal digits of either case."""
     if digits == 0:
         return Literal(b"")
     step = 16 ** (digits - 1)
@@ -252,8 +251,8 @@ PLAIN_ASCII: Ranges = intersect(PLAIN, ((0, 0x7F),))
 class Ways(NamedTuple):
     """The characters that lead to each state.
 
-    plain: ASCII characters that stand for themselves, as (first, last, state); others: for a state, the numbers of
-    the sets of characters that are spelt with more bytes, if not all of them
+    plain: literal ASCII characters as (first, last, state); others: for a state, the numbers of the atoms with
+    characters of more bytes
     """
 
     plain: list[tuple[int, int, int]]
@@ -261,7 +260,7 @@ class Ways(NamedTuple):
 
 
 class Alphabet:
-    """Disjoint sets of characters, prepared for being spelt by many nodes."""
+    """Disjoint sets of characters, prepared for spelling."""
 
     def __init__(self, sets: abc.Sequence[Ranges], escapes: Escapes) -> None:
         self.escapes: Escapes = escapes
@@ -275,7 +274,7 @@ class Alphabet:
         ]
 
     def ways(self, row: abc.Sequence[int]) -> Ways:
-        """The ways of characters, if set number i leads to row[i], or nowhere if that is negative."""
+        """Return the ways of characters if set number i leads to row[i], or nowhere if that is negative."""
         plain: list[Edge] = []
         end = state = -1
         for low, high, number in self._plain:
@@ -294,7 +293,7 @@ class Alphabet:
         return Ways(plain, list(others.items()))
 
     def union(self, numbers: tuple[int, ...]) -> Ranges:
-        """The characters in any of these sets."""
+        """Return the union of these sets."""
         known = self._unions.get(numbers)
         if known is None:
             known = normalise(pair for number in numbers for pair in self._sets[number])

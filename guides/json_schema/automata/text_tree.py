@@ -1,4 +1,4 @@
-"""Some texts, or all but them, as an automaton over characters whose states are made when they are reached."""
+"""A finite set of texts, or its complement, as an automaton over characters with states made on demand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .spelling import bytes_of
 
 
 class TextTree:
-    """The strings `texts`, or all but them. The last atom has all characters that none of them has.
+    """The strings `texts`, or their complement. The last atom has all characters that none of them contains.
 
     is_endless: whether every text can be continued to a string
     """
@@ -27,12 +27,12 @@ class TextTree:
         self.atoms = [*singles, negate(tuple(pair for one in singles for pair in one))]
         self._costs = {char: bytes_of(one) for char, one in zip(chars, singles, strict=True)}
         self._promised: dict[int, int] = {}
-        # A state is a span of the texts, which are alike up to a depth; where all are left behind, an empty one.
+        # A state is a range of the sorted texts with a common prefix, and its length; empty where no text matches.
         self._numbers: Numbers[tuple[int, int, int]] = Numbers()
         self.start = self._numbers[0, len(self._texts), 0]
 
     def row(self, state: int) -> list[int]:
-        """The state after each atom, DEAD where no string goes on so."""
+        """Return the state after each atom, DEAD if no string continues so."""
         first, last, depth = self._numbers.states[state]
         row = [self._numbers[0, 0, 0] if self._all_but else DEAD] * len(self.atoms)
         first += self._is_text(first, last, depth)
@@ -45,15 +45,15 @@ class TextTree:
         return row
 
     def _is_text(self, first: int, last: int, depth: int) -> bool:
-        """Tell whether the characters so far are one of the texts."""
+        """Test whether the characters so far are one of the texts."""
         return first < last and len(self._texts[first]) == depth
 
     def cost_at_end(self, state: int) -> int:
-        """The bytes after a string that ends in a state: none, or NEVER if none may."""
+        """Return the bytes after a string that ends in a state: 0, or NEVER if none may end."""
         return 0 if self._is_text(*self._numbers.states[state]) != self._all_but else NEVER
 
     def promised(self, state: int) -> int:
-        """The fewest bytes from a state to the end."""
+        """Return the fewest bytes from a state to the end."""
         known = self._promised.get(state)
         if known is None:
             known = self._promised[state] = self._fewest(state)

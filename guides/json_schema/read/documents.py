@@ -45,7 +45,7 @@ class SchemaOptions:
     """Options of reading a schema.
 
     formats: whether the standard formats are enforced (otherwise they are annotations)
-    max_cases: how many alternatives a formula may fall into for one type
+    max_cases: maximum number of alternatives of a formula for one type
     """
 
     formats: bool = True
@@ -166,7 +166,7 @@ class Documents:
 
     @property
     def places(self) -> list[Subschema]:
-        """The schema objects that were scanned."""
+        """The schema objects scanned so far."""
         return list(self._places.values())
 
     @property

@@ -148,7 +148,7 @@ class FreeNames:
 
     @property
     def _enough(self) -> int:
-        """The number of names a set must have so that it does not run out of them while members must come."""
+        """The size from which a set cannot run out of names for required members."""
         return max(self._case.min_properties, FEW_NAMES if self._case.some else 0)
 
     @property
@@ -255,12 +255,12 @@ class MemberNames:
 
     @property
     def are_few(self) -> bool:
-        """Tell whether a set can have a bit for each name."""
+        """True if there can be a bit for each name."""
         return len(self.names) <= (MAX_NAMES if self.schema_names == 0 else MAX_BITS)
 
     @property
     def others(self) -> bool:
-        """Tell whether there may be members that are not named."""
+        """True if members may have other names."""
         return bool(self.regions) or self.choice is not None
 
 
