@@ -105,7 +105,7 @@ class CardinalityBounds:
         return self._next(state).may_end and self._trails.piece(trail) not in trail.frame.targets
 
     def may_have(self, state: int, byte: int) -> bool:
-        """Tell whether a byte may follow a state of the chart."""
+        """Test whether a byte may follow a state of the chart."""
         return bool(self._automaton.transitions(state)[byte] >= 0)
 
     def ending(self, state: int) -> bytes | None:

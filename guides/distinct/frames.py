@@ -1,6 +1,6 @@
-"""The place of a text where values may be there once only: the containers it is in, and the piece in progress.
+"""The place of a text within values that must differ: its open containers, and the piece in progress.
 
-Items, members and the bytes in progress grow at their end, and share their beginnings.
+Items, members and bytes in progress are persistent lists with shared prefixes.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from ..limits import spend
 from .values import ARRAY, OBJECT, Container, Kind, Rivals, Value, WordBegin, WrittenValues, having, key_of
 
 FIRST, ITEM, AFTER, NAME, COLON, WORD, TEXT, TEXT_ESCAPE, NAME_TEXT, NAME_ESCAPE = range(10)
-"""What comes next: in an array that has just begun; a value; after one; a name; a colon; the rest of a number or word,
-of a string, of a name, and of these after a backslash."""
+"""Modes, by what comes next: the first item of an array or its end; a value; the rest after a value; a name; a colon;
+the rest of a number or word, of a string (also after a backslash), of a name (also after a backslash)."""
 STRINGS = (TEXT, TEXT_ESCAPE, NAME_TEXT, NAME_ESCAPE)
 PARTIAL = (*STRINGS, WORD)
-"""Where a string, name or word is in progress."""
+"""Modes with a string, name or word in progress."""
 
 PIECE = 64
-"""Up to how many bytes of a text are copied when it goes on."""
+"""Maximum length of a text that is copied when it grows."""
 
 
 class Chain(NamedTuple):
-    """Items, members, or pieces of a text: one behind those before it."""
+    """A persistent list of items, members, or pieces of a text, last one first."""
 
     before: Chain | None
     last: Any
 
 
 Text = bytes | Chain
-"""The bytes of what is in progress: as they are while they are few, in pieces if they are many."""
+"""Bytes in progress: plain while short, else a list of pieces."""
 
 
 def items_of(parts: Chain | None) -> list[Any]:
-    """The items, members or pieces in order."""
+    """Return the items, members or pieces in order."""
     found: list[Any] = []
     while parts is not None:
         found.append(parts.last)
@@ -43,7 +43,7 @@ def items_of(parts: Chain | None) -> list[Any]:
 
 
 def joined(text: Text | None) -> bytes:
-    """The bytes of a text."""
+    """Return the bytes of a text."""
     if isinstance(text, bytes):
         return text
     pieces = items_of(text)
@@ -52,7 +52,7 @@ def joined(text: Text | None) -> bytes:
 
 
 def more_of(text: Text | None, data: bytes) -> Text:
-    """A text with more bytes."""
+    """Return a text with more bytes."""
     if text is None:
         return data
     if isinstance(text, bytes):
@@ -65,12 +65,12 @@ def more_of(text: Text | None, data: bytes) -> Text:
 
 
 class OpenContainer:
-    """A container that has begun.
+    """An open container.
 
-    written: the items that there are, of an array whose items must differ; the names of an object; None of others
-    parts: the items or members; length: how many there are; name: of the member whose value comes, else None
-    rivals: those that were written, each of which it may still come to, and must not if the ones around do so too
-    shape: a number that frames in containers of the same kinds have in common
+    written: items of an array of unique items; names of an object; None for other arrays
+    parts: the items or members; length: their number; name: of the member whose value comes, else None
+    rivals: written containers that this one may still equal; it must not, if the containers around equal theirs too
+    shape: number shared by frames in containers of the same kinds
     """
 
     __slots__ = (
@@ -94,29 +94,29 @@ class OpenContainer:
         self.kind: Kind = kind
         self.written = written
         self.shape = shape
-        # Whether it is not known yet if the items must differ, which shows when the first begins
+        # Whether it is still unknown if items must differ; the first item decides
         self.is_open = is_open
         self.rivals = rivals
         self.parts = parts
         self.length = length
         self.name = name
         self._targets: Targets | None = None
-        # A number that frames have in common from which the same may follow; 0 until somebody asks
+        # Number shared by frames with equal continuations; 0 until computed
         self.serial = 0
 
     @property
     def targets(self) -> Targets:
-        """The values that the next one, or name, may be equal to so that it matters."""
+        """The values, or names, that matter if the next one equals them, cached."""
         if self._targets is None:
             self._targets = Targets(self)
         return self._targets
 
     def has_name(self, name: bytes) -> bool:
-        """Tell whether an object has a member of a name."""
+        """Test whether an object has a member of a name."""
         return self.kind is OBJECT and self.written is not None and name in self.written
 
     def named(self, name: bytes) -> OpenContainer | None:
-        """An object whose next member has a name; None if that is there already."""
+        """Return an object whose next member has a name; None if the name is used."""
         assert self.written is not None
         if name in self.written:
             return None
@@ -132,7 +132,7 @@ class OpenContainer:
         )
 
     def having(self, value: Value) -> OpenContainer | None:
-        """The container with one more value; None if it must not be there."""
+        """Return the container with one more value; None if the value is refused."""
         written, rivals = self.written, self.rivals
         if self.kind is ARRAY:
             if written is not None:
@@ -153,9 +153,9 @@ class OpenContainer:
 
 
 class Targets:
-    """The values or names that what comes next may be equal to so that it matters.
+    """The values or names that matter if the next value or name equals them.
 
-    written: what it must not be equal to; parts: what keeps rivals; count: how many there are, at most
+    written: values that are refused; parts: values that keep rivals; count: an upper bound on their number
     """
 
     __slots__ = ("count", "parts", "written")
@@ -177,36 +177,36 @@ class Targets:
         return value in self.parts or (self.written is not None and value in self.written)
 
     def continues(self, begin: bytes) -> bool:
-        """Tell whether some string among them begins so."""
+        """Test whether one of the strings has a prefix."""
         return next(self.beginning(begin), None) is not None
 
     def continues_word(self, begin: WordBegin) -> bool:
-        """Tell whether some number, true, false or null among them may begin so."""
+        """Test whether one of the numbers or words may begin so."""
         if self.written is not None and self.written.continues_word(begin):
             return True
         return any(isinstance(part, tuple) and begin.suits(key_of(part)) for part in self.parts)
 
     def kept(self, begin: bytes) -> Iterator[bytes]:
-        """The strings that begin so and keep rivals."""
+        """Return the strings with a prefix that keep rivals."""
         return (part for part in self.parts if isinstance(part, bytes) and part.startswith(begin))
 
     def beginning(self, begin: bytes) -> Iterator[bytes]:
-        """The strings among them that begin so."""
+        """Yield the strings with a prefix."""
         yield from self.kept(begin)
         if self.written is not None:
             yield from self.written.beginning(begin)
 
     def rivals(self, kind: Kind) -> Rivals:
-        """The arrays, or objects, among them."""
+        """Return the arrays or the objects."""
         written = () if self.written is None else self.written.containers(kind)
         parts = [part for part in self.parts if isinstance(part, Container) and part.kind == kind]
         return tuple(dict.fromkeys((*parts, *written))) if parts else written
 
 
 class JSONTrail:
-    """The place of a text: the innermost container, what comes next, the piece in progress.
+    """The place of a text: innermost container, mode, and piece in progress.
 
-    is_free: whether that piece can come to no target; None until somebody asks
+    is_free: whether the piece can equal no target; None until computed
     """
 
     __slots__ = ("frame", "is_free", "mode", "text")

@@ -1,4 +1,4 @@
-"""The states of a guide that remembers what has been written: a chart's states, each with a trail or without one."""
+"""The states of a guide that remembers written values: chart states, with or without a trail."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .summaries import TokenSummaries
 from .trail import SPACE, Beginnings, ChartPlaces, JSONTrails
 
 FIRST_NUMBER = 1 << 30
-"""From here on states have a trail; those below are the chart's own."""
+"""States from here on have a trail; those below are the chart's own."""
 EACH_STATE = 700
-"""About how many bytes a state with a trail takes."""
+"""Approximate bytes of a state with a trail."""
 LOOKS = 256
-"""After how many states there is a look at how much memory there is."""
+"""Number of new states between two checks of memory."""
 EACH_READ = 500
-"""Steps of work, as `guides.limits` counts them, that it takes to read a token."""
+"""Work of reading a token, in the units of `guides.limits`."""
 
 
 class RememberingGuide(LiftedGuide):
-    """The states of a `DistinctGuide`: those of the chart with trails, and where bytes and tokens lead from them."""
+    """The states of a `DistinctGuide`, chart states with trails, and their transitions over bytes and tokens."""
 
     refuses_goals = "it remembers what has been written and must differ, items or names, too many states"
 
@@ -43,15 +43,15 @@ class RememberingGuide(LiftedGuide):
         open_names: bool = True,
         scarce_names: bool = True,
     ) -> None:
-        """Begin to remember; before the first use.
+        """Begin to remember; call before the first use.
 
-        items, names: the nodes that the items of arrays to be watched return to, and the names of members that must be
-        there once only, also those that are made later
-        remembers_names: whether there may be any of the latter; canonical: whether every string has one spelling
-        by_bytes: whether distances count bytes, since a shortest text of the chart may have values twice
-        beside_free: whether arrays whose items need not differ may stand where arrays to be watched do
+        items, names: return nodes of the items to be watched, and of the member names that must be unique; may grow
+        later
+        remembers_names: whether there may be such names; canonical: whether every string has one spelling
+        by_bytes: whether distances count bytes, since the chart's shortest text may repeat values
+        beside_free: whether arrays without unique items may stand at the same places as watched ones
         open_names: whether objects may have names that are not listed; scarce_names: whether these may be few
-        Raises SchemaError where the vocabulary has no tokens for some bytes.
+        Raises SchemaError if the vocabulary lacks tokens for some bytes.
         """
         if not self._tables.spells_all_bytes:
             raise SchemaError(
@@ -87,13 +87,13 @@ class RememberingGuide(LiftedGuide):
             open_names=open_names,
             scarce=scarce_names,
         )
-        # Of states with a trail, from FIRST_NUMBER on: their spots, and their trails, or where these have not been read
-        # the steps to them, as `_steps` has them
+        # For each state from FIRST_NUMBER on: its spot, and its trail, or the key of the step to it (see `_step`) if
+        # the trail has not been read
         self._places: list[tuple[Spot, JSONTrail | int]] = []
         self._numbers: dict[tuple[int, bytes], int] = {}
 
     def _spot(self, state: int) -> Spot | None:
-        """The spot of a state; None for the chart's own. Raises StateError."""
+        """Return the spot of a state; None for the chart's own. Raises StateError."""
         if state < FIRST_NUMBER:
             return None
         if state - FIRST_NUMBER >= len(self._places):
@@ -101,12 +101,12 @@ class RememberingGuide(LiftedGuide):
         return self._places[state - FIRST_NUMBER][0]
 
     def _place(self, state: int) -> At:
-        """The chart's state and the trail of a state. Raises StateError."""
+        """Return the chart state and the trail of a state. Raises StateError."""
         spot = self._spot(state)
         return (state, None) if spot is None else (spot.state, self._trail(state))
 
     def _trail(self, state: int) -> JSONTrail:
-        """The trail of a state that has one, which is read if that has not been done."""
+        """Return the trail of a state from FIRST_NUMBER on; read it if necessary."""
         spot, known = self._places[state - FIRST_NUMBER]
         if isinstance(known, int):
             found, before = list[bytes](), spot
@@ -122,7 +122,7 @@ class RememberingGuide(LiftedGuide):
         return known
 
     def _number(self, state: int, data: bytes, after: int) -> int:
-        """The state after `data`, which leads to `after` in the chart. Equal bytes lead to one state."""
+        """Return the state after `data`, which leads to `after` in the chart. Equal bytes lead to one state."""
         tokens = self._summaries.spelling(data)
         if tokens:
             return self._step(state, tokens[0], after)
@@ -136,7 +136,7 @@ class RememberingGuide(LiftedGuide):
         return known
 
     def _step(self, state: int, token: int, after: int | None = None) -> int:
-        """The state after the first token of its bytes, which leads to `after` in the chart."""
+        """Return the state after a token, the first with its bytes, which leads to `after` in the chart."""
         key = state << 32 | token
         known = self._cache.steps.get(key)
         if known is None:
@@ -157,7 +157,7 @@ class RememberingGuide(LiftedGuide):
         return known
 
     def _give(self, at: At | None, size: int) -> int:
-        """The state of a place that so many bytes led to; DEAD for None."""
+        """Return the state of a place reached by `size` bytes; DEAD for None."""
         if at is None:
             return DEAD
         state, trail = at
@@ -167,7 +167,7 @@ class RememberingGuide(LiftedGuide):
         return self._add(self._settled.spot(state, trail), trail)
 
     def _add(self, spot: Spot, known: JSONTrail | int) -> int:
-        """A state in a spot, of which its trail is known, or the step to it."""
+        """Add a state in a spot, with its trail or the key of the step to it."""
         count, limits = len(self._places), self._meter.limits
         if count >= limits.states:
             raise LimitError(
@@ -187,7 +187,7 @@ class RememberingGuide(LiftedGuide):
 
     @property
     def trail_bytes(self) -> int:
-        """About how much memory the states with a trail take."""
+        """Approximate memory of the states with a trail."""
         return self._own_bytes + self._trails.values.held_bytes
 
     @property
@@ -196,25 +196,25 @@ class RememberingGuide(LiftedGuide):
 
     @property
     def is_worn(self) -> bool:
-        """Tell whether so many states were given out, which are never forgotten, that another guide should begin."""
+        """True if the states, which are never freed, take so much memory that a new guide should replace this one."""
         return self._own_bytes > self._meter.limits.memory >> 2
 
     def _differs(self, state: int) -> bool:
-        """Tell whether an item of a watched array may begin in a state of the chart."""
+        """Test whether an item of a watched array may begin in a state of the chart."""
         return self._items.may_be(state)
 
     def _must_differ(self, state: int) -> bool:
-        """Tell whether a name that must be there once only may begin in a state of the chart."""
+        """Test whether a name that must be unique may begin in a state of the chart."""
         return self._trails.with_names and self._names.may_be(state)
 
     def _may_begin(self, state: int, data: bytes) -> bool:
-        """Tell whether something to be remembered may begin in `data`, from a state of the chart."""
+        """Test whether a trail may begin in `data`, from a state of the chart."""
         if b"[" in data or data[0] in SPACE or self._differs(state):
             return True
         return self._trails.with_names and b'"' in data
 
     def _follow(self, at: At, data: bytes, after: int) -> At | None:
-        """The place after `data`, which leads to `after` in the chart; None if it must not be there, or has no end."""
+        """Return the place after `data`, which leads to `after` in the chart; None if refused or without completion."""
         if after == DEAD or EQUAL_ITEM in data:
             return None
         state, trail = at
@@ -229,7 +229,7 @@ class RememberingGuide(LiftedGuide):
         return (after, trail) if trail is None or self._continuations.is_alive(after, trail) else None
 
     def _read(self, places: ChartPlaces, trail: JSONTrail | None, data: bytes) -> tuple[JSONTrail | None] | None:
-        """The trail after data, from a trail or where nothing is remembered; None if something must not be there."""
+        """Return (trail after data,), starting from a trail or none; None if a value is refused."""
         at = 0
         while True:
             spend(EACH_READ)
@@ -253,13 +253,13 @@ class RememberingGuide(LiftedGuide):
                 at = found.end()
 
     def _begun(self, state: int, byte: int) -> JSONTrail | None:
-        """The trail before a byte that begins the first item of a watched array, or a name; None elsewhere."""
+        """Return the trail before a byte that begins the first item of a watched array, or a name; else None."""
         if byte == 0x22 and self._must_differ(state):
             return self._trails.begin_names()
         return self._trails.begin() if byte != 0x5D and self._items.may_be(state) else None
 
     def _new_step(self, state: int, token: int) -> int:
-        """As `advance`, where it is not known and the token is not EOS."""
+        """Compute `advance` where it is not cached and the token is not EOS."""
         with self._lock:
             places, index = self._places, state - FIRST_NUMBER
             count = len(places)
@@ -269,7 +269,7 @@ class RememberingGuide(LiftedGuide):
                 if spot is None and token not in self._twins:
                     spot = self._settled.after_at_once(before, token)
                 if spot is not None and count < self._meter.limits.states:
-                    # As `_step`, without looking at what is looked at after so many states
+                    # Fast path of `_step`, without the checks after every LOOKS states
                     number, step = FIRST_NUMBER + count, state << 32 | token
                     known: JSONTrail | int = step
                     if before.is_piece and not isinstance(trail, int):
@@ -291,7 +291,7 @@ class RememberingGuide(LiftedGuide):
                 return self._step(state, token)
 
     def read(self, state: int, data: bytes) -> int:
-        """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
+        """Return the state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
         data = bytes_of(data)
         with self._lock, self._meter:
             place = self._ready(state)[0]
@@ -300,11 +300,11 @@ class RememberingGuide(LiftedGuide):
             return self._number(state, data, self._automaton.read(place, data))
 
     def _ready(self, state: int) -> At:
-        """The place of a state that somebody gave, which can be looked at. Raises StateError."""
+        """Return the place of a state passed in by a caller, ready for kernels. Raises StateError."""
         at = self._place(state_of(state, MOST_LEFT))
         return self._prepare(at[0]), at[1]
 
     def is_accepting(self, state: int) -> bool:
-        """Tell whether the text so far is complete; never within what is remembered."""
+        """Test whether the text so far is complete; never inside a trail."""
         state = state_of(state, MOST_LEFT)
         return self._spot(state) is None and super().is_accepting(state)

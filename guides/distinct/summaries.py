@@ -1,4 +1,4 @@
-"""Tokens that end strings and words, and those that may contain whole values: found once for a vocabulary."""
+"""Tables of tokens that end strings and words, and of those that may contain whole values, per vocabulary."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ from .values import EMPTY, Value, word_of
 Mask = NDArray[np.uint32]
 
 MOST_SPELT = 1 << 14
-"""Of how many texts the tokens are remembered that spell them."""
+"""Maximum number of texts with cached tokens."""
 _BOUNDS = b" \t\n\r,]}"
-"""What may be behind a word."""
+"""Bytes that may follow a number or word."""
 _QUOTE = re.compile(rb'"')
 _WORD = re.compile(rb"([-+.0-9eE]*|(?:(?:t?r)?u)?e|(?:(?:(?:f?a)?l)?s)?e|(?:(?:n?u)?l)?l)[ \t\n\r,\]}]")
 
 
 class FewTokens(NamedTuple):
-    """A set of few tokens: the words of masks that have some of them, and their bits there."""
+    """A sparse set of tokens: the indices of nonzero mask words, and their bits."""
 
     words: NDArray[np.intp]
     bits: Mask
 
     @classmethod
     def of(cls, mask: Mask) -> FewTokens:
-        """Those of a mask."""
+        """Return the tokens of a mask."""
         words = np.flatnonzero(mask)
         return cls(words, mask[words])
 
     def within(self, mask: Mask) -> FewTokens:
-        """Those that are in a mask."""
+        """Return the tokens that are in a mask."""
         return FewTokens(self.words, mask[self.words] & self.bits)
 
     def without(self, mask: Mask) -> FewTokens:
-        """Those that are not."""
+        """Return the tokens that are not in a mask."""
         return FewTokens(self.words, ~mask[self.words] & self.bits)
 
     def listed(self) -> list[int]:
-        """Their numbers, ascending."""
+        """Return the token numbers, ascending."""
         at = np.flatnonzero(self.bits)
         places = np.flatnonzero(np.unpackbits(self.bits[at].view(np.uint8), bitorder="little"))
         return (32 * self.words[at[places >> 5]] + (places & 31)).tolist()
@@ -60,17 +60,19 @@ class FewTokens(NamedTuple):
 class TokenSummaries:
     """Tables of the tokens of a vocabulary.
 
-    closers: what tokens have before a quote that may end a string, with the tokens
-    spelt: what tokens have between two quotes, and with it all strings in whole; spelt_begins: how these begin
-    whole: these, words that a token may leave no choice but to be, and containers without anything
-    enders: what tokens have before the end of a word, with the tokens; number_enders: those of numbers
-    quoted, ending: the tokens with a quote, those that may end a word; quotes: as quoted; powers: with an e
-    outside: bool [tokens], those with a byte that no text has; inside: the others
-    closing: those that may end a container, outside of strings and in one; naming: or have a string in whole
-    beginning: those in which something may be that must not be there twice, outside of what is remembered, by whether
-    an item that must differ may begin before them, and whether names must differ, too
-    nested: those in which an array with several items may begin
-    readers, effects: what `Effects` of several guides have in common; lock: hold it meanwhile
+    closers: the text before a quote that may end a string, with the tokens that have it
+    spelt: the texts between two quotes of a token, which include all complete strings; spelt_begins: their prefixes
+    whole: these, words that a token may force, and the empty containers
+    enders: the text before the end of a word, with the tokens that have it; number_enders: those of numbers
+    quoted, ending: masks of tokens with a quote, and of those that may end a word; quotes: quoted as FewTokens; powers:
+    mask of tokens with an e or E
+    outside: bool [tokens], those with a byte that no text has; inside: mask of the others
+    closing: tokens that may end a container, if they begin outside a string, or inside; naming: also those with a
+    complete string
+    beginning: tokens that may contain a repeated value outside trails, by (may an item that must differ begin before
+    the token, must names differ)
+    nested: tokens in which an array of several items may begin
+    readers, effects: data shared by the `Effects` of several guides; lock: hold it while using these
     """
 
     _known: ClassVar[weakref.WeakKeyDictionary[Vocabulary, TokenSummaries]] = weakref.WeakKeyDictionary()
@@ -106,7 +108,7 @@ class TokenSummaries:
         ending[[token for head, tokens in self.enders.items() if head for token in tokens]] = True
         self.ending = self.packed(np.flatnonzero(ending))
         self.powers = self.packed(np.flatnonzero(texts.of(b"eE")))
-        # Only with a digit at its end, or as it is, a number is complete.
+        # A number is complete after a digit only, or where it stands.
         self.number_enders = {head: each for head, each in self.enders.items() if head[-1:] in b"0123456789"}
         commas = self.packed(with_comma)
         opening = self.packed([token for token in with_comma if _opens(tokens[token] or b"")])
@@ -120,9 +122,9 @@ class TokenSummaries:
         self._spelling: dict[bytes, tuple[int, ...]] = {}
 
     def _find_enders(self, texts: _Counts, at_once: NDArray[np.bool_]) -> dict[bytes, list[int]]:
-        """As `enders`; at_once: the tokens that end a word with their first byte."""
+        """Compute `enders`; at_once: tokens whose first byte ends a word."""
         found: dict[bytes, list[int]] = {b"": np.flatnonzero(at_once).tolist()}
-        # Most tokens have nothing of this, and regular expressions take ten times as long to find that out.
+        # Most tokens do not end a word; regular expressions take ten times as long to decide that.
         for token in np.flatnonzero((texts.of(_BOUNDS) > 0) & ~at_once).tolist():
             ended = _WORD.match(self.text(token))
             if ended:
@@ -130,7 +132,7 @@ class TokenSummaries:
         return found
 
     def _find_closers(self, quoted: list[int]) -> tuple[dict[bytes, list[int]], frozenset[bytes]]:
-        """As `closers` and `spelt`, of the tokens with a quote."""
+        """Compute `closers` and `spelt` from the tokens with a quote."""
         found: dict[bytes, list[int]] = {}
         spelt: set[bytes] = set()
         for token in quoted:
@@ -143,32 +145,32 @@ class TokenSummaries:
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> TokenSummaries:
-        """Those of a vocabulary, made when first asked for."""
+        """Return the tables of a vocabulary, made at first use."""
         known = cls._known.get(vocabulary)
         if known is None:
             known = cls._known[vocabulary] = cls(vocabulary)
         return known
 
     def text(self, token: int) -> bytes:
-        """The bytes of a token."""
+        """Return the bytes of a token."""
         return self._tokens[token] or b""
 
     def packed(self, tokens: Sequence[int] | NDArray[np.intp]) -> Mask:
-        """A mask with some tokens."""
+        """Return the mask of some tokens."""
         flags = np.zeros(32 * self._words, np.bool_)
         flags[tokens] = True
         return np.packbits(flags, bitorder="little").view(np.uint32)
 
     def enders_of(self, begin: bytes) -> dict[bytes, list[int]]:
-        """The part of `enders` that may complete a word that begins so."""
+        """Return the part of `enders` that may complete a word with this beginning."""
         return self.number_enders if begin[:1] in b"-0123456789" else self.enders
 
     def ending_string(self, rest: bytes) -> Mask:
-        """The tokens that begin with the rest of a string and a quote."""
+        """Return the tokens that begin with the rest of a string and a quote."""
         return self._mask(self.closers, rest)
 
     def ending_word(self, rest: bytes) -> Mask:
-        """The tokens that begin with the rest of a word and what ends it."""
+        """Return the tokens that begin with the rest of a word and its delimiter."""
         return self._mask(self.enders, rest)
 
     def _mask(self, tokens: dict[bytes, list[int]], rest: bytes) -> Mask:
@@ -179,20 +181,20 @@ class TokenSummaries:
         return known
 
     def spelling_on(self, begin: bytes, texts: Iterator[bytes]) -> set[int]:
-        """The tokens that spell a piece of one of the texts, which begin alike, from behind that."""
+        """Return the tokens that spell a next piece of one of the texts, after their common prefix `begin`."""
         rests = {text[len(begin) : len(begin) + self.longest_token] for text in texts}
         pieces = {rest[:end] for rest in rests for end in range(1, len(rest) + 1)}
         return {token for piece in pieces for token in self.spelling(piece)}
 
     @cached_property
     def twins(self) -> dict[int, int]:
-        """Tokens with the same bytes as one before, by each of them the first."""
+        """First token with the same bytes, by each later token that has such a twin."""
         start, ids = self._trie.token_start, self._trie.ids
         shared = [ids[start[node] : start[node + 1]].tolist() for node in np.flatnonzero(np.diff(start) > 1)]
         return {token: tokens[0] for tokens in shared for token in tokens[1:]}
 
     def spelling(self, text: bytes) -> tuple[int, ...]:
-        """The tokens of these bytes, ascending."""
+        """Return the tokens with these bytes, ascending."""
         known = self._spelling.get(text)
         if known is None:
             ids = self._trie.ids  # in the order of their bytes
@@ -205,7 +207,7 @@ class TokenSummaries:
 
 
 class _Counts:
-    """Counts of some bytes in each token; lengths: its bytes; some: whether it has any."""
+    """Byte counts of tokens; lengths: bytes of each token; some: whether it has any."""
 
     def __init__(self, tokens: TokenBytes) -> None:
         self.lengths = np.diff(tokens.start)
@@ -215,11 +217,11 @@ class _Counts:
         self.some = self.lengths > 0
 
     def of(self, wanted: bytes) -> NDArray[np.int64]:
-        """int64 [tokens]: how many of the bytes are among the wanted ones."""
+        """Return the number of wanted bytes in each token: int64 [tokens]."""
         return np.bincount(self._token_of[np.flatnonzero(self._are(wanted)[:-1])], minlength=len(self.lengths))
 
     def first(self, wanted: bytes) -> NDArray[np.bool_]:
-        """bool [tokens]: whether the first byte is one of them."""
+        """Test whether the first byte of each token is wanted: bool [tokens]."""
         return self.some & self._are(wanted)[self._starts]
 
     def _are(self, wanted: bytes) -> NDArray[np.bool_]:
@@ -228,10 +230,10 @@ class _Counts:
 
 
 def _nests(text: bytes) -> bool:
-    """Tell whether a token with a comma has a bracket before it."""
+    """Test whether a token with a comma has an opening bracket before it."""
     return 0 <= text.find(b"[") < text.rfind(b",")
 
 
 def _opens(text: bytes) -> bool:
-    """Tell whether a token with a comma has a bracket before it, or space in front."""
+    """Test whether a token with a comma has an opening bracket before it, or leading space."""
     return text[:1].isspace() or _nests(text)

@@ -1,8 +1,8 @@
-"""JSON Schema, read into a normal form that is worked out on demand, and lowered to a graph as it is reached.
+"""JSON Schema, read into a normal form on demand, and lowered to a graph as it is reached.
 
 Rooms, each of which imports only those before it: `read` (documents), `algebra` (formulas and sets of values),
 `automata` (sets of strings), `witness` (instances), `compiled` (a schema with all of these), `lower` (the graph).
-`outline` looks at a compiled schema. A JSON type has the same name in each of them.
+`outline` describes a compiled schema. A JSON type has the same name in each of them.
 """
 
 from .compiled import CompiledSchema

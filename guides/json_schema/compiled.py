@@ -1,6 +1,6 @@
-"""A schema, loaded and checked, with everything about it that is worked out on demand.
+"""A schema, loaded and checked, with its normal forms and witnesses computed on demand.
 
-A schema that has no instance says which keywords cannot hold together: a smallest set that no value satisfies.
+For a schema without an instance it finds a minimal set of contradictory keywords.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from .witness.strings import PatternLanguage
 from .witness.witnesses import Witnesses, conflict
 
 MOST_KEYWORDS = 120
-"""Schemas with more are not looked at: every keyword is left out once, and what remains compiled."""
+"""Maximum number of keywords for `clashing`, which compiles a schema without each of them."""
 
 
 def clashing(schema: Any, is_impossible: Callable[[Any], bool]) -> list[str]:
-    """JSON pointers of keywords that no value satisfies together, and without each of which one does; none where the
-    schema is large or cannot be told.
+    """Return JSON pointers of a minimal set of keywords that no value satisfies together.
 
-    is_impossible: whether a schema has no value; it may raise SchemaError and LimitError
-    One keyword after the other is left out, the outer ones first, and stays so where there still is no value.
+    Empty if the schema is large or undecidable. is_impossible: whether a schema has no value; may raise SchemaError and
+    LimitError
+    Keywords are removed one by one, outer ones first, and stay removed if the rest still has no value.
     """
     if _size(schema) > MOST_KEYWORDS:
         return []
@@ -60,7 +60,7 @@ def clashing(schema: Any, is_impossible: Callable[[Any], bool]) -> list[str]:
 
 
 def _members(pointer: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """The members of a value that may be left out, those of objects in arrays among them, and where they stand."""
+    """Yield (pointer, value) for the removable members of a value, also of objects in arrays."""
     if is_object(value):
         yield from ((f"{pointer}/{step_of(key)}", each) for key, each in value.items())
     elif is_array(value):
@@ -69,7 +69,7 @@ def _members(pointer: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _size(schema: Any) -> int:
-    """The number of members of all objects in a schema."""
+    """Return the number of members of all objects in a schema."""
     size, left = 0, [schema]
     while left:
         each = left.pop()
@@ -82,11 +82,11 @@ def _size(schema: Any) -> int:
 
 
 class CompiledSchema:
-    """A schema as a formula `root`; its normal form is worked out as far as one asks.
+    """A schema as a formula `root`, whose normal form is computed on demand.
 
     schema: an object (kept, so it must not change afterwards), true or false, or JSON text
-    resources: further schemas by URI, as nothing is fetched; contexts: what x-quote speaks of, by name
-    Raises SchemaError for what is no schema or has no instance, LimitError for what is too large.
+    resources: further schemas by URI, as nothing is fetched; contexts: contexts of x-quote, by name
+    Raises SchemaError for a malformed schema, LimitError for one that is too large.
     """
 
     def __init__(
@@ -105,9 +105,9 @@ class CompiledSchema:
         self.documents = Documents(resources or {}, self.language.check, contexts)
         self._normaliser = Normaliser(self.documents, self.formulas, self.language, options)
         self._witnesses = Witnesses(self._normaliser)
-        # Sets of strings under many conditions that were looked at before there is a graph, for who lowers the schema
+        # Conjunctions built by checks before there is a graph, reused by the lowering
         self.conjunctions: dict[String, Conjunction] = {}
-        # The names that objects do not mention, where these are counted, for the same
+        # Unlisted names of objects in which they are counted, for the same purpose
         self.free_names: dict[Object, Any] = {}
         if isinstance(value, bool):
             self.root = EVERYTHING if value else NOTHING
@@ -115,7 +115,7 @@ class CompiledSchema:
             self.root = self._normaliser.enter(self.documents.load(value))
 
     def mentions(self, keywords: frozenset[str]) -> bool:
-        """Tell whether any schema object has one of these keywords."""
+        """Test whether any schema object has one of these keywords."""
         return self.documents.mentions(*keywords)
 
     def check_has_instance(self) -> None:
@@ -128,58 +128,60 @@ class CompiledSchema:
         raise SchemaError(f"no value satisfies this schema{said}", place)
 
     def _is_impossible(self, schema: Any) -> bool:
-        """Tell whether another schema, with the same resources and options, has no value."""
+        """Test whether another schema, with the same resources and options, has no value."""
         made = CompiledSchema(schema, self._resources, self._options, self.language, self._contexts)
         return not made.has_instance(made.root)
 
     def normal(self, formula: Formula) -> Normal:
-        """The normal form of a formula; alternatives without an instance may be left in it."""
+        """Return the normal form of a formula; some alternatives may have no instance."""
         return self._normaliser.normal(formula)
 
     def cases(self, formula: Formula) -> Normal:
-        """The normal form of a formula, every alternative of which has an instance."""
+        """Return the normal form of a formula in which every alternative has an instance."""
         return self._witnesses.cases(formula)
 
     def has_instance(self, formula: Formula) -> bool:
-        """Tell whether any value satisfies a formula."""
+        """Test whether any value satisfies a formula."""
         return formula is not NOTHING and self._witnesses.has_instance(formula)
 
     def minimal_instance(self, formula: Formula) -> Any:
-        """A small value that satisfies a formula. Raises SchemaError if there is none."""
+        """Return a small value that satisfies a formula. Raises SchemaError if there is none."""
         witness = self._witnesses.find(formula)
         if witness is NO_INSTANCE:
             raise SchemaError("no value satisfies this schema", "#")
         return witness
 
     def several(self, formula: Formula, count: int) -> list[Any]:
-        """Up to `count` different values of a formula; fewer if there are no more, or if more are hard to find."""
+        """Return up to `count` different values of a formula; fewer if there are no more, or if more are hard to
+        find.
+        """
         return self._witnesses.several(formula, count, self._witnesses.find)
 
     def member(self, case: Object, name: str) -> Formula:
-        """The formula of the member called `name` of an object, all rules included."""
+        """Return the formula of the member called `name` of an object, rules included."""
         return member(case, name, self.formulas, self.language)
 
     def regions(self, case: Object) -> list[tuple[String, Formula]]:
-        """The members that `case.properties` does not name: disjoint sets of names, what each set's satisfy.
+        """Return disjoint sets of the names outside `case.properties`, with the formula of each.
 
-        Names that are in no set are forbidden, or have no value that satisfies what is asked of it.
+        Names in no set are forbidden, or their formula has no instance.
         """
         regions = self._witnesses.objects.regions(case, ANY_NAME)
         return [(names, formula) for names, formula in regions if self.has_instance(formula) and self._has_name(names)]
 
     def _has_name(self, names: String) -> bool:
-        """Tell whether a set of names has one: where none is left, no member may be begun."""
+        """Test whether a set of names is not empty; a member must not begin without a possible name."""
         try:
             return not (names.patterns or names.not_patterns) or not self.language.is_empty(names)
         except LimitError:
             return True
 
     def accepts(self, formula: Formula, value: Any) -> bool:
-        """Tell whether a JSON value satisfies a formula, judged by its normal form alone."""
+        """Test whether a JSON value satisfies a formula, by its normal form alone."""
         return self._witnesses.membership.accepts(formula, value)
 
     def constants(self, formula: Formula) -> list[Any] | None:
-        """The values of a formula, if they are finitely many constants."""
+        """Return the values of a formula, if they are finitely many constants; else None."""
         normal = self.cases(formula)
         if normal.arrays or normal.objects:
             return None
@@ -192,6 +194,6 @@ class CompiledSchema:
         return found + list(normal.constants)
 
     def overlaps(self, a: String, b: String) -> bool:
-        """Tell whether two sets of strings have a common one."""
+        """Test whether two sets of strings overlap."""
         both = strings.intersect(a, b, self.language)
         return both is not None and not self.language.is_empty(both)

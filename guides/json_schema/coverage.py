@@ -1,4 +1,4 @@
-"""The coverage of every keyword of a schema, and the check of what is not enforced."""
+"""The coverage of every keyword of a schema, and likely mistakes in it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ SEPARABLE = frozenset(
         *("contains", "minContains"),
     )
 )
-"""Keywords without which a schema only allows more."""
+"""Keywords that only restrict: removing one widens the schema."""
 TURNED = ("not", "if", "oneOf")
-"""Keywords within which less may be allowed then: they are left out as a whole."""
+"""Keywords within which removing a keyword may narrow the schema; they are left out as a whole."""
 NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
 MOST_LEFT_OUT = 64
 ANNOTATIONS = frozenset(
@@ -33,16 +33,16 @@ ANNOTATIONS = frozenset(
         *("contentEncoding", "contentMediaType", "contentSchema", "discriminator", "nullable", "externalDocs", "xml"),
     )
 )
-"""Keywords that allow and forbid nothing, those of OpenAPI among them, but for those that begin with a dollar sign."""
+"""Keywords without conditions, including those of OpenAPI; names that begin with $ are tested separately."""
 MOST_STRANGE = 64
-"""So many different names are compared with keywords, which takes a third of a millisecond each."""
+"""Maximum number of unknown names compared with keywords; each takes a third of a millisecond."""
 ALIKE = 0.82
-"""How alike a keyword and a mistake in writing it are, see `difflib.SequenceMatcher.ratio`."""
+"""Minimum similarity of a keyword and a misspelling, see `difflib.SequenceMatcher.ratio`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """A keyword of a schema: its JSON pointer, what becomes of it, and why it is refused."""
+    """A keyword of a schema: its JSON pointer, its status, and why it is refused."""
 
     pointer: str
     status: Status
@@ -53,7 +53,7 @@ class Covered:
 
 
 def coverage(schema: CompiledSchema, left_out: Mapping[str, str], formats: bool) -> list[Covered]:
-    """Every keyword of the schema and of what it refers to, in the order of their places; left out: why."""
+    """Return the coverage of every keyword of the schema and its references, by place; left_out: reasons by pointer."""
     found = [Covered(pointer, "refused", reason) for pointer, reason in left_out.items()]
     for place in schema.documents.places:
         spend(100 * len(place.value))
@@ -63,16 +63,16 @@ def coverage(schema: CompiledSchema, left_out: Mapping[str, str], formats: bool)
 
 @dataclass(frozen=True, slots=True)
 class StrangeKeyword:
-    """A likely mistake in a schema that can be read nevertheless."""
+    """A likely mistake in an otherwise valid schema."""
 
     pointer: str
     reason: str
 
 
 def strange_keywords(schema: CompiledSchema) -> list[StrangeKeyword]:
-    """Keywords that JSON Schema does not have and that look like some that it has; a schema of nothing else at all.
+    """Return keywords similar to one of JSON Schema but unknown, and schemas of unknown keywords only.
 
-    Names with an underscore before them were made of no use on purpose; what looks like an annotation says as little.
+    Names with a leading underscore are disabled on purpose; names similar to an annotation are as harmless.
     """
     places = schema.documents.places
     found: list[StrangeKeyword] = []
@@ -80,7 +80,7 @@ def strange_keywords(schema: CompiledSchema) -> list[StrangeKeyword]:
     for place in places:
         spend(100 * len(place.value))
         keywords = place.resource.dialect.keywords.keys()
-        known = keywords | DRAFT2020.keywords.keys() | ANNOTATIONS  # those of newer drafts are no mistakes in writing
+        known = keywords | DRAFT2020.keywords.keys() | ANNOTATIONS  # keywords of newer drafts are no misspellings
         for key in (key for key in place.value if key not in known and not key.startswith(("x-", "$", "_"))):
             if key not in likely and len(likely) < MOST_STRANGE:
                 same = [each for each in keywords if each.casefold() == key.casefold()]
@@ -109,7 +109,7 @@ def _status(place: Subschema, key: str, formats: bool) -> Status:
 
 
 def separable(pointer: str) -> str | None:
-    """The pointer of what is to be left out in place of a keyword that cannot be enforced; None if nothing may be."""
+    """Return the pointer of what to leave out to drop an unenforceable keyword; None if that is not allowed."""
     keys = pointer.split("/")
     words = _keywords(keys)
     if keys[0] != "#" or len(keys) - 1 not in words or keys[-1] not in SEPARABLE:
@@ -119,7 +119,7 @@ def separable(pointer: str) -> str | None:
 
 
 def _keywords(keys: list[str]) -> list[int]:
-    """The steps of a JSON pointer that are no members' names, such as `not` of `#/properties/not`."""
+    """Return the indices of the steps of a JSON pointer that are keywords rather than names of members."""
     found: list[int] = []
     for index in range(1, len(keys)):
         if not found or found[-1] != index - 1 or keys[index - 1] not in NAMED:

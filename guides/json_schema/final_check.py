@@ -1,8 +1,8 @@
-"""The check of complete values by what of their schema is not enforced.
+"""The check of complete values against the keywords of their schema that are not enforced.
 
-The library jsonschema judges them, but for keywords whose time or result depends on more than it counts: patterns are
-read as ECMA-262 has them and searched for a limited time, items are compared in one pass, multiples exactly. Every
-keyword that it applies is counted as work of the call.
+The library jsonschema checks them, except keywords whose time or result it does not control: patterns are read as
+ECMA-262 and searched with a timeout, unique items are compared in one pass, multiples exactly. Every applied keyword
+counts as work of the call.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from .read.subschema import key_of
 
 STEPS_PER_KEYWORD = 1000
 MOST_DEEP = 100
-"""How deep a value may be nested: the library calls itself some six times at each level."""
+"""Maximum nesting of a value; the library recurses about six times per level."""
 
 Verdict = bool | None
 Errors = Iterator[Any]
 
 
 class FinalCheck:
-    """Judges complete values by the whole schema, with the library jsonschema.
+    """Checks complete values against the whole schema, with the library jsonschema.
 
-    left_out: the pointers of the keywords that are not enforced
-    Raises OptionError where the library is not installed.
+    left_out: pointers of the keywords that are not enforced
+    Raises OptionError if the library is not installed.
     """
 
     def __init__(self, schema: Any, resources: Mapping[str, Any], left_out: Mapping[str, str]) -> None:
@@ -61,16 +61,17 @@ class FinalCheck:
         formats.checks("regex")(_is_regex)
         self._validator: Any = counted(schema, registry=registry, format_checker=formats)
         self._places = [(pointer, id(_at(schema, pointer)), pointer.rpartition("/")[2]) for pointer in left_out]
-        # The library searches names for patterns itself to find out what is evaluated.
+        # The library itself matches patterns of names to find evaluated members.
         documents = Documents(resources, lambda _: None)
         documents.load(schema)
         self._can_judge = not all(map(documents.mentions, ("unevaluatedProperties", "patternProperties")))
 
     def held(self, value: Any) -> dict[str, Verdict]:
-        """By pointer, whether what is not enforced held; nothing held if the value breaks the schema elsewhere.
+        """Return for each unenforced keyword whether it held, by pointer; all False if the value breaks the schema
+        elsewhere.
 
-        None where that cannot be told: it takes more work or time than a call may take, the value is nested too deep
-        for the library, or a pattern cannot be searched for.
+        None if undecided: the check exceeds the work or time of a call, the value is nested too deep for the library,
+        or a pattern cannot be searched for.
         """
         unknown: dict[str, Verdict] = {pointer: None for pointer, _, _ in self._places}
         if not self._can_judge or not _is_shallow(value):
@@ -90,14 +91,14 @@ class FinalCheck:
 
 
 def _at(value: Any, pointer: str) -> Any:
-    """The container of the keyword at a JSON pointer."""
+    """Return the container of the keyword at a JSON pointer."""
     for key in map(key_of, pointer.split("/")[1:-1]):
         value = value[int(key)] if is_array(value) else value[key]
     return value
 
 
 def _resource(content: Any) -> Any:
-    """A further schema as the library refers to it; without a dialect that it knows it is of the newest."""
+    """Return a further schema as a resource of the library, of the newest draft if it names no known one."""
     from referencing import Resource
     from referencing.jsonschema import DRAFT202012
 
@@ -107,7 +108,7 @@ def _resource(content: Any) -> Any:
 
 
 def _is_shallow(value: Any) -> bool:
-    """Tell whether a value is not nested deeper than the library can follow."""
+    """Test whether a value is not nested too deep for the library."""
     level: list[Any] = [value]
     for _ in range(MOST_DEEP):
         spend(20 * len(level))
@@ -123,7 +124,7 @@ def _is_shallow(value: Any) -> bool:
 
 
 def _counted(check: Callable[..., Errors | None]) -> Callable[..., Errors]:
-    """A keyword's check that counts as work."""
+    """Return a keyword's check that counts as work."""
 
     def counted(validator: Any, expected: Any, instance: Any, schema: Any) -> Errors:
         spend(STEPS_PER_KEYWORD)
@@ -139,7 +140,7 @@ def _error(message: str) -> Any:
 
 
 def _is_regex(instance: Any) -> bool:
-    """Tell whether a string is a pattern of ECMA-262; the library takes those of Python."""
+    """Test whether a value is an ECMA-262 pattern, or no string; the library would test Python patterns."""
     return not isinstance(instance, str) or is_regex(instance)
 
 
@@ -199,7 +200,7 @@ class UnsearchableError(Exception):
 
 
 def found_in(pattern: str, text: str) -> bool:
-    """Tell whether an ECMA-262 pattern is found in a text. Raises UnsearchableError."""
+    """Test whether an ECMA-262 pattern matches in a text. Raises UnsearchableError."""
     expression = _expression(pattern)
     if expression is None:
         raise UnsearchableError
@@ -210,13 +211,13 @@ def found_in(pattern: str, text: str) -> bool:
 
 
 def is_regex(text: str) -> bool:
-    """Tell whether a text is an ECMA-262 pattern that can be searched for."""
+    """Test whether a text is an ECMA-262 pattern that can be searched for."""
     return _expression(text) is not None
 
 
 @kept(256, 16 << 20)
 def _expression(pattern: str) -> regex.Pattern[str] | None:
-    """The pattern as the library reads it; None if it does not."""
+    """Return the compiled pattern; None if the library `regex` cannot read it."""
     try:
         return regex.compile(_PART.sub(partial(_translated, _Place()), pattern), regex.V0)
     except (regex.error, OverflowError, RecursionError, MemoryError):
@@ -224,13 +225,13 @@ def _expression(pattern: str) -> regex.Pattern[str] | None:
 
 
 class _Place:
-    """Tell whether a part is inside a set of characters."""
+    """Parser state: whether a part is inside a character class."""
 
     in_set = False
 
 
 def _translated(place: _Place, part: re.Match[str]) -> str:
-    """A part of a pattern as the library has it: classes are ASCII but for white space, an unset group is empty."""
+    """Translate a part of a pattern: classes are ASCII except for white space; unset groups are empty."""
     kind, text = str(part.lastgroup), part.group()
     value = part[kind]
     if kind == "code":

@@ -1,6 +1,6 @@
-"""The normal form of a schema in words: what values it has, formula by formula, and what makes it costly.
+"""The normal form of a schema in words: its values, formula by formula, and what makes it costly.
 
-An instance's quoted strings are found by the same cases (`quoted_spans`).
+The same cases locate an instance's quoted strings (`quoted_spans`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_INLINE = 100
 
 
 class OutlinePart(NamedTuple):
-    """A formula: its title, its values in lines, lines about what they cost, and the titles that these name."""
+    """A formula: its title, its values in lines, lines about their cost, and the titles mentioned."""
 
     title: str
     values: list[str]
@@ -44,7 +44,7 @@ class Outline:
         self._uses: list[str] = []
 
     def __str__(self) -> str:
-        """A paragraph for each formula: its values, and lines that begin with "cost:" for what is costly."""
+        """Return a paragraph for each formula: its values, and lines that begin with "cost:"."""
         parts = self.parts()
         told = ["\n  ".join([f"{part.title} is", *part.values, *part.costs]) for part in parts]
         if len(self._queue) > len(parts):
@@ -52,7 +52,7 @@ class Outline:
         return "\n\n".join(told)
 
     def parts(self) -> list[OutlinePart]:
-        """The formulas, the root first, and each behind one that uses it."""
+        """Return the formulas, the root first, and each after one that uses it."""
         self._title(self._schema.root)
         found: list[OutlinePart] = []
         while len(found) < min(len(self._queue), self._limit):
@@ -64,7 +64,7 @@ class Outline:
         return found
 
     def _title(self, formula: Formula) -> str:
-        """The name under which a formula is described; the first call puts it on the list."""
+        """Return the title of a formula; the first call adds it to the queue."""
         title = self._titles.get(formula)
         if title is None:
             title = _shortened(repr(formula))
@@ -76,7 +76,7 @@ class Outline:
         return title
 
     def _reference(self, formula: Formula) -> str:
-        """A formula in a line of another: in words if they are few, else its title."""
+        """Return a formula for use in another's line: in words if they are few, else its title."""
         if formula is EVERYTHING:
             return "anything"
         if formula is NOTHING:
@@ -137,7 +137,7 @@ class Outline:
 
 
 def _scalars(normal: Normal) -> list[str]:
-    """The alternatives without structure."""
+    """Return the alternatives without structure."""
     lines = ["null"] if normal.null else []
     lines += ["true" if value else "false" for value in sorted(normal.booleans, reverse=True)]
     lines += [_number(case) for case in normal.numbers]
@@ -179,7 +179,7 @@ def _string(case: String) -> str:
 
 
 def _costs(normal: Normal) -> list[str]:
-    """The costs in time or memory when the formula is used."""
+    """Return the costs in time or memory when the formula is used."""
     lines: list[str] = []
     most = max(map(len, (normal.numbers, normal.strings, normal.arrays, normal.objects)))
     if most > 1:
@@ -210,7 +210,7 @@ def _string_cost(case: String) -> list[str]:
 
 
 def _counts(least: int, most: int | None, unit: str) -> str:
-    """Bounds of a number of things, in words after " of "."""
+    """Format bounds on a count, after " of "."""
     if most is None:
         return f" of at least {least} {unit}{'s' * (least != 1)}" if least else ""
     if least == most:
@@ -242,7 +242,7 @@ QUOTING = frozenset(("x-quote",))
 
 
 def quoted_spans(schema: CompiledSchema, instance: Any) -> dict[str, Span]:
-    """The span of every string that some alternative of the schema quotes, by its JSON pointer."""
+    """Return the span of every string that some alternative of the schema quotes, by its JSON pointer."""
     return dict(reversed(list(_spans(schema, schema.root, instance, ""))))
 
 

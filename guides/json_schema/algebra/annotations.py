@@ -1,12 +1,12 @@
-"""Unevaluated members and items: those that no subschema has evaluated must satisfy a schema of their own.
+"""Unevaluated members and items: those that no subschema evaluates must satisfy a schema of their own.
 
-A subschema that holds evaluates members under conditions: those of a branch of `anyOf` if the branch holds, those of
-`then` if the condition holds. A member that is there must satisfy `unevaluatedProperties`, or one of the branches must
-hold that evaluate it. That is a formula for each name, and for each stretch of items, where combinations of branches
-would be 2^n. Only what a name's pattern, or an item's own value, decides takes an alternative for each set of the
-branches that evaluate by it: all of these hold, and what none of them has evaluated satisfies the schema. If others
-hold as well, more is evaluated and less is asked, so that the alternatives that assume those, too, take such values in.
-A branch that asks for nothing but an item by `contains` holds as soon as it evaluates one, and takes no alternative.
+Evaluation is conditional: a branch of `anyOf` evaluates members if it holds, `then` if the condition holds. So a member
+must satisfy `unevaluatedProperties`, or one of the branches that evaluate it must hold. This is one formula per name,
+and per range of items, rather than one per combination of branches (2^n). Combinations are needed only for members
+evaluated by name pattern, and items by value: an alternative for each set of such branches says that all of them hold,
+and that what none of them evaluates satisfies the schema. If more branches hold, more is evaluated and less required;
+alternatives that assume them cover these values too. A branch with only `contains` holds as soon as it evaluates an
+item, and takes no alternative.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """The members that a schema that holds has evaluated.
+    """The members and items that a schema evaluates if it holds.
 
-    names, patterns: of members, or every member; items: how many from the front, or every item;
-    matching: items that satisfy one of these
+    names, patterns: of members, or every member; items: number of first items, or every item; matching: items that
+    satisfy one of these
     """
 
     names: frozenset[str] = frozenset()
@@ -46,14 +46,14 @@ class Evaluated:
 
 
 class Evaluation(NamedTuple):
-    """The members evaluated where a formula holds."""
+    """The members and items evaluated where a formula holds."""
 
     condition: Formula
     seen: Evaluated
 
 
 def formula_of(place: ScopedSchema, reader: Normalising) -> Formula:
-    """The formula of a subschema with unevaluated members or items. Raises LimitError for too many branches."""
+    """Return the formula of a subschema with unevaluated members or items. Raises LimitError for too many branches."""
     schema = place.schema
     bare = {key: content for key, content in schema.value.items() if key not in UNEVALUATED}
     kept = place._replace(schema=type(schema)(bare, schema.resource, schema.parent, schema.keys))
@@ -62,13 +62,13 @@ def formula_of(place: ScopedSchema, reader: Normalising) -> Formula:
     if place.has("unevaluatedProperties"):
         parts += _members(place, reader, found)
     if place.has("unevaluatedItems"):
-        # First: alternatives that assume branches meet the `anyOf` of these, and are not multiplied by it.
+        # First: alternatives that assume branches then meet the `anyOf` of these without multiplying.
         parts.insert(0, _items(place, reader, found))
     return reader.formulas.all_of(parts)
 
 
 def _members(place: ScopedSchema, reader: Normalising, found: list[Evaluation]) -> Iterator[Formula]:
-    """The demands on the members of each name, and on those of other names."""
+    """Yield the conditions on members of each name, and on those of other names."""
     inner = place.inner(place.keyword("unevaluatedProperties"))
     names = frozenset(name for _, seen in found for name in seen.names)
     for name in sorted(names):
@@ -86,12 +86,12 @@ def _members(place: ScopedSchema, reader: Normalising, found: list[Evaluation]) 
 
 
 def _matches(seen: Evaluated, name: str, reader: Normalising) -> bool:
-    """Tell whether a name is evaluated by one of the patterns."""
+    """Test whether a name is evaluated by one of the patterns."""
     return any(reader.language.contains(String(patterns=frozenset((pattern,))), name) for pattern in seen.patterns)
 
 
 def _items(place: ScopedSchema, reader: Normalising, found: list[Evaluation]) -> Formula:
-    """The demand on all items, stretch by stretch of those that the same subschemas evaluate by their number."""
+    """Return the condition on all items, by ranges of indices that the same subschemas evaluate."""
     inner = place.inner(place.keyword("unevaluatedItems"))
     bounds = sorted({0, *(seen.items for _, seen in found)})
     ways: list[Formula] = []
@@ -107,7 +107,7 @@ def _items(place: ScopedSchema, reader: Normalising, found: list[Evaluation]) ->
 
 
 def _sets(found: Sequence[Evaluation], reader: Normalising) -> Iterator[tuple[list[Formula], list[Evaluated]]]:
-    """The sets of some evaluations, with all that hold anyway: their conditions, and what they evaluate."""
+    """Yield each subset of evaluations, with the unconditional ones: its conditions, and what it evaluates."""
     always = [one.seen for one in found if one.condition is EVERYTHING]
     rest = [one for one in found if one.condition is not EVERYTHING]
     if 2 ** len(rest) > reader.max_cases:
@@ -118,13 +118,13 @@ def _sets(found: Sequence[Evaluation], reader: Normalising) -> Iterator[tuple[li
 
 
 def _either(place: ScopedSchema, case: Normal, told: list[Formula]) -> Formula:
-    """The values of a case, those in which something else evaluates its members, and those of another type."""
+    """Return the values of a case, those whose members something else evaluates, and those of other types."""
     others = replace(ANY, objects=case.objects) if case.objects else replace(ANY, arrays=case.arrays)
     return place.formulas.any_of((place.formulas.plain(others), *told))
 
 
 def _evaluations(place: ScopedSchema, reader: Normalising, condition: Formula, depth: int) -> Iterator[Evaluation]:
-    """The members that a subschema evaluates where it holds and a condition does."""
+    """Yield what a subschema evaluates where it and a condition hold."""
     if depth > MAX_DEPTH:
         raise LimitError(f"schemas nested more than {MAX_DEPTH} deep beside unevaluated members")
     spend(500)
@@ -153,13 +153,13 @@ def _evaluations(place: ScopedSchema, reader: Normalising, condition: Formula, d
 
 
 def _holds_with(schema: Any) -> bool:
-    """Tell whether a schema holds of all arrays with an item that it evaluates: it only asks for such an item."""
+    """Test whether a schema requires only an item that it evaluates, by `contains`."""
     asked: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
     return "contains" in asked and asked.keys() <= {"contains", "minContains"} and asked.get("minContains", 1) in (0, 1)
 
 
 def _own(place: ScopedSchema) -> Evaluated:
-    """The members that keywords of a subschema evaluate themselves, those that lead to other subschemas left aside."""
+    """Return what a subschema's own keywords evaluate, without its subschemas."""
     items: Any = place.keyword("items")
     prefix: list[Any] = items if is_array(items) else place.keyword("prefixItems", [])
     closed = place.has("additionalItems") if is_array(items) else items is not None

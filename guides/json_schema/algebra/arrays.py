@@ -11,16 +11,16 @@ from .formula import EVERYTHING, NOTHING, Formula, Formulas
 
 
 def item(case: Array, index: int) -> Formula:
-    """The formula of the item at `index`."""
+    """Return the formula of the item at `index`."""
     return case.prefix[index] if index < len(case.prefix) else case.rest
 
 
 Clashes = Callable[[Formula, Formula], bool]
-"""Tells whether no value satisfies two formulas, as far as a short look shows."""
+"""Tests whether a shallow check finds that no value satisfies two formulas."""
 
 
 def intersect(a: Array, b: Array, formulas: Formulas, clashes: Clashes) -> Array | None:
-    """The intersection of two sets; None if it is empty, as far as lengths and items tell at first sight."""
+    """Return the intersection of two sets; None if a shallow check of lengths and items finds it empty."""
     if a is ANY_ARRAY:
         return b
     if b is ANY_ARRAY:
@@ -43,7 +43,7 @@ def intersect(a: Array, b: Array, formulas: Formulas, clashes: Clashes) -> Array
 
 
 def _without_clashes(case: Array, a: Array, b: Array, clashes: Clashes) -> Array | None:
-    """The intersection of two cases, up to the first item that cannot be in both; None if that must be there."""
+    """Return the intersection, ending before the first item that cannot be in both; None if that item is required."""
     last = len(case.prefix) + 1 if case.max_items is None else min(len(case.prefix) + 1, case.max_items)
     for index in range(last):
         ours, theirs = item(a, index), item(b, index)
@@ -53,14 +53,14 @@ def _without_clashes(case: Array, a: Array, b: Array, clashes: Clashes) -> Array
 
 
 def _counting_less(case: Array, formulas: Formulas, clashes: Clashes) -> Array | None:
-    """The same set without what is counted though it follows from the rest; None if what must be there cannot be."""
+    """Return the same set without `contains` implied by the rest; None if a required one is impossible."""
     kept: list[Contains] = []
     for part in case.contains:
         items = dict.fromkeys((*case.prefix[part.start :], case.rest))
         if part.min and all(clashes(each, part.formula) for each in items):
             return None
         if part.max is None and all(clashes(each, formulas.negation(part.formula)) for each in items):
-            continue  # every item is counted, and there are enough of them: `tidy` sees to that
+            continue  # every item counts, and `tidy` requires enough of them
         if any(_follows(part, other, items, formulas, clashes) for other in kept):
             continue
         kept = [other for other in kept if not _follows(other, part, items, formulas, clashes)]
@@ -69,7 +69,7 @@ def _counting_less(case: Array, formulas: Formulas, clashes: Clashes) -> Array |
 
 
 def _follows(part: Contains, other: Contains, items: Iterable[Formula], formulas: Formulas, clashes: Clashes) -> bool:
-    """Tell whether an array has enough of what is counted as it has enough of something narrower."""
+    """Test whether a `contains` is implied by a narrower one."""
     if part.max is not None or part.start > other.start or part.min > other.min:
         return False
     outside = formulas.negation(part.formula)
@@ -77,7 +77,7 @@ def _follows(part: Contains, other: Contains, items: Iterable[Formula], formulas
 
 
 def lies_within(narrow: Array, wide: Array, formulas: Formulas, clashes: Clashes) -> bool:
-    """Tell whether all arrays of one case are in another that does not ask for more, as far as a short look shows."""
+    """Test whether a shallow check finds that all arrays of `narrow` are in `wide`."""
     if wide.unique is not None or any(part not in narrow.contains for part in wide.contains):
         return False
     most = narrow.max_items
@@ -92,7 +92,7 @@ def lies_within(narrow: Array, wide: Array, formulas: Formulas, clashes: Clashes
 
 
 def tidy(case: Array) -> Array | None:
-    """The same set with a maximum that items known to be impossible set; None if it is empty."""
+    """Return the same set, with the maximum that impossible items imply; None if it is empty."""
     maximum = case.max_items
     prefix = case.prefix
     if NOTHING in prefix:
@@ -116,7 +116,7 @@ def tidy(case: Array) -> Array | None:
 
 
 def containing(part: Contains, formulas: Formulas) -> Array | None:
-    """The arrays that meet one `contains`; without a minimum above 0 or a maximum that is every array."""
+    """Return the arrays that meet one `contains`; ANY_ARRAY if it has neither a minimum above 0 nor a maximum."""
     if part.max == 0:
         return Array((EVERYTHING,) * part.start, formulas.negation(part.formula)) if part.min == 0 else None
     if part.min == 0 and part.max is None:
@@ -125,7 +125,7 @@ def containing(part: Contains, formulas: Formulas) -> Array | None:
 
 
 def complement(case: Array, formulas: Formulas) -> list[Array]:
-    """The arrays that are not in the set, as alternatives."""
+    """Return the arrays that are not in the set, as alternatives."""
     parts: list[Array | None] = []
     for index, formula in enumerate(case.prefix):
         if formula is not EVERYTHING:

@@ -1,14 +1,14 @@
-"""Formulas over schemas: what a value has to satisfy, as interned values.
+"""Formulas over schemas: conditions on values, as interned objects.
 
     EVERYTHING, NOTHING    any value; no value
     schema                 a subschema at its place, in a dynamic scope
     values                 one of finitely many constants
-    plain                  a normal form, given outright
-    names                  no object, or one whose members' names satisfy a formula
+    plain                  a given normal form
+    names                  not an object, or an object whose members' names satisfy a formula
     not, all, any, one     negation, conjunction, disjunction, exactly one
 
-Formulas are hash-consed: equal formulas are the same object, so whatever is worked out about one is worked
-out once, and loops of a recursive schema close.
+Formulas are hash-consed: equal formulas are the same object, so results about a formula are computed once, and
+recursive schemas form loops.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class Formula:
 
 
 class BusyError(Exception):
-    """A formula is asked for while it is being worked out."""
+    """A formula is requested while its normal form is being computed."""
 
 
 class DeepError(Exception):
-    """A formula (its argument) is asked for deep within others: it must be worked out first, or the stack overflows."""
+    """A formula (its argument) is too deep within others and must be computed first, or the stack overflows."""
 
 
-# Keywords that ask for nothing.
+# Keywords without conditions.
 SILENT = frozenset(
     (
         *("$comment", "$schema", "$id", "$anchor", "$dynamicAnchor", "$vocabulary", "$defs", "definitions"),
@@ -72,7 +72,7 @@ class Formulas:
     """The formulas of one compiled schema; each constructor simplifies and interns."""
 
     def __init__(self) -> None:
-        # By kind, and by where subschemas stand, so that no tuples are made and kept for every one
+        # By kind, and by place for subschemas, which avoids a tuple for each
         self._known: dict[Kind, dict[Any, Formula]] = {}
         self._entered: dict[Any, Formula] = {}
         self._place: dict[Formula, Subschema] = {}
@@ -80,34 +80,34 @@ class Formulas:
         self._count = 2
 
     def schema(self, place: Subschema, scope: Scope = (), key: Any = None) -> Formula:
-        """The formula of a subschema, entered from the resources in `scope` (outermost first).
+        """Return the formula of a subschema, entered from the resources in `scope` (outermost first).
 
-        Subschemas with the same `key` say the same; by default every place is its own.
+        Subschemas with the same `key` are equivalent; by default every place is distinct.
         """
         subject = (place, scope)
         return self._intern("schema", subject if key is None else key, (), subject)
 
     def entered(self, place: Subschema, scope: Scope) -> Formula | None:
-        """The formula of a subschema, if `enter` was told."""
+        """Return the formula of a subschema, if `enter` was called."""
         return self._entered.get((place, scope) if scope else place)
 
     def enter(self, place: Subschema, scope: Scope, formula: Formula) -> None:
-        """Remember the formula of a subschema that is entered for the first time."""
+        """Store the formula of a subschema at its first entry."""
         self._entered[(place, scope) if scope else place] = formula
         if self._place.setdefault(formula, place) is not place:
             self._further.setdefault(formula, []).append(place)
 
     def _places(self, formula: Formula) -> list[Subschema]:
-        """The places that a formula was entered at."""
+        """Return the places at which a formula was entered."""
         first = self._place.get(formula)
         return [] if first is None else [first, *self._further.get(formula, ())]
 
     def is_placed(self, formula: Formula) -> bool:
-        """Tell whether a formula itself stands somewhere in the schema, and not only its parts."""
+        """Test whether a formula itself, and not only its parts, has a place in the schema."""
         return formula.kind == "schema" or formula in self._place
 
     def pointer_of(self, formula: Formula) -> str:
-        """The JSON pointer of the first place that a formula or part of it stands at."""
+        """Return the JSON pointer of the first place of a formula or of one of its parts."""
         waiting = [formula]
         seen: set[Formula] = set()
         while waiting:
@@ -121,7 +121,9 @@ class Formulas:
         return "#"
 
     def keyword_of(self, formula: Formula, keyword: str) -> str:
-        """The JSON pointer of a keyword in the first place of a formula or its parts that has it, else of the place."""
+        """Return the JSON pointer of a keyword at the first place of a formula or its parts that has it, else of the
+        place.
+        """
         parts = [formula]
         seen: set[Formula] = set()
         for part in parts:
@@ -135,9 +137,9 @@ class Formulas:
         return self.pointer_of(formula)
 
     def place_of(self, formula: Formula) -> str:
-        """The place of a formula in the schema, with the keywords there: "#/items (type, minimum)".
+        """Describe the place of a formula in the schema with its keywords: "#/items (type, minimum)".
 
-        Subschemas that say the same are one formula, which stands at several places.
+        Equivalent subschemas are one formula with several places.
         """
         found = self._places(formula)
         if not found:
@@ -149,7 +151,7 @@ class Formulas:
         return f"{' or '.join(pointers)}{more} ({', '.join(keywords)})"
 
     def values(self, values: Iterable[Any]) -> Formula:
-        """One of these JSON values, compared as JSON does: 1 is 1.0, false is not 0."""
+        """Return the formula of these JSON values, compared as JSON does: 1 is 1.0, false is not 0."""
         listed = list(values)
         spend(10 * len(listed))
         try:
@@ -160,24 +162,24 @@ class Formulas:
         return self._values(by_key)
 
     def _values(self, by_key: Mapping[Any, Any]) -> Formula:
-        """One of the values of a mapping, whose keys are their `json_key`."""
+        """Return the formula of the values of a mapping, whose keys are their `json_key`."""
         if not by_key:
             return NOTHING
-        written = None  # equal numbers that are written differently are not the same
+        written = None  # equal numbers with different spellings are distinct
         if not only_strings(by_key.values()):
             written = frozenset(json.dumps(value, default=as_written) for value in by_key.values())
         return self._intern("values", (frozenset(by_key), written), (), by_key)
 
     def plain(self, normal: Any) -> Formula:
-        """A normal form as a formula; never interned, so build it once."""
+        """Return a normal form as a formula; never interned, so build it once."""
         return self._new("plain", (), normal)
 
     def names(self, formula: Formula) -> Formula:
-        """The formula of values that are no object, or an object whose members' names satisfy `formula`."""
+        """Return the formula of values that are no object, or an object whose members' names satisfy `formula`."""
         return self._intern("names", formula, (), formula)
 
     def negation(self, formula: Formula) -> Formula:
-        """The complement of `formula`."""
+        """Return the complement of `formula`."""
         if formula.kind == "not":
             return formula.parts[0]
         if formula is EVERYTHING:
@@ -187,20 +189,20 @@ class Formulas:
         return self._intern("not", formula, (formula,), None)
 
     def all_of(self, formulas: Iterable[Formula]) -> Formula:
-        """The conjunction of formulas."""
+        """Return the conjunction of formulas."""
         return self._joined("all", formulas, EVERYTHING, NOTHING)
 
     def before_last(self, formula: Formula) -> Formula:
-        """The conjunction of all parts of one but the last, if anybody asked for it; else the conjunction itself."""
+        """Return the conjunction of all parts but the last, if it exists already; else the conjunction itself."""
         parts = formula.parts
         return formula if len(parts) < 3 else self._known["all"].get(frozenset(parts[:-1]), formula)
 
     def any_of(self, formulas: Iterable[Formula]) -> Formula:
-        """The disjunction of formulas."""
+        """Return the disjunction of formulas."""
         return self._joined("any", formulas, NOTHING, EVERYTHING)
 
     def one_of(self, formulas: Iterable[Formula]) -> Formula:
-        """The exclusive choice of formulas: exactly one holds."""
+        """Return the exclusive choice of formulas: exactly one holds."""
         parts = tuple(formula for formula in formulas if formula is not NOTHING)
         if len(parts) == 1:
             return parts[0]
@@ -232,7 +234,7 @@ class Formulas:
         return self._intern(kind, frozenset(parts), tuple(parts), None)
 
     def _fewer(self, parts: dict[Formula, None]) -> Formula:
-        """A conjunction in which there are constants, those that other constants rule out left away."""
+        """Return a conjunction that contains constants, with constants that others exclude removed."""
         kept: Mapping[Any, Any] | None = None
         others: list[Formula] = []
         for formula in parts:
@@ -269,9 +271,9 @@ class Formulas:
 def conjuncts(
     formula: Formula, holding: frozenset[Formula], meaning: Callable[[Formula], Formula]
 ) -> dict[Formula, bool]:
-    """The formulas that a formula asserts together, down to the `holding` ones; True for the last of them.
+    """Return all conjuncts of a formula, except below `holding` ones; True for those without conjuncts of their own.
 
-    meaning: gives the formula that a subschema stands for
+    meaning: returns the formula of a subschema
     """
     found: dict[Formula, bool] = {}
     waiting = [formula]
@@ -289,7 +291,7 @@ def conjuncts(
 
 
 def json_key(value: Any) -> Any:
-    """A hashable key, the same for JSON values that are equal: numbers by value, objects without order."""
+    """Return a hashable key, the same for equal JSON values: numbers by value, objects without order."""
     if isinstance(value, str):
         return value
     spend(150)

@@ -255,7 +255,7 @@ def exactly_one(parts: Sequence[Formula], context: Formula, owner: Normalising) 
     within = [owner.formulas.all_of((context, part)) for part in parts]
     normals = [owner.normal(formula) for formula in within]
     tags = _tags(normals, owner)
-    # Discriminated objects aside, the other types must still be exclusive
+    # Objects told apart by a member are disjoint; values of other types are still compared.
     beside = [replace(normal, objects=()) if tags else normal for normal in normals]
     found: list[Normal] = []
     for index, chosen in enumerate(parts):

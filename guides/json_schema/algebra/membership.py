@@ -1,4 +1,4 @@
-"""Membership of JSON values in normal forms: the plain meaning of the cases."""
+"""Membership of JSON values in normal forms, a direct reading of the cases."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .strings import StringLanguage
 
 
 class Membership:
-    """Judges values by normal forms; `normal_of` gives the normal form of a formula."""
+    """Decides membership of values; `normal_of` returns the normal form of a formula."""
 
     def __init__(self, formulas: Formulas, language: StringLanguage, normal_of: Callable[[Formula], Normal]) -> None:
         self._formulas = formulas
@@ -23,7 +23,7 @@ class Membership:
         self._keys: dict[Normal, frozenset[Any]] = {}
 
     def accepts(self, formula: Formula, value: Any) -> bool:
-        """Tell whether a JSON value satisfies a formula."""
+        """Test whether a JSON value satisfies a formula."""
         if formula is EVERYTHING:
             return True
         spend(100)
@@ -39,7 +39,7 @@ class Membership:
         return self.in_containers(normal, value)
 
     def in_containers(self, normal: Normal, value: Any) -> bool:
-        """Tell whether an array or object is among the alternatives."""
+        """Test whether an array or object is among the alternatives."""
         if normal.constants:
             keys = self._keys.get(normal)
             if keys is None:
@@ -50,14 +50,14 @@ class Membership:
         return self.in_cases(normal, value)
 
     def in_cases(self, normal: Normal, value: Any) -> bool:
-        """Tell whether an array or object is among the alternatives, constants left aside."""
+        """Test whether an array or object is among the alternatives, constants excluded."""
         if is_object(value):
             members: dict[str, Any] = value
             return any(self.in_object(case, members) for case in normal.objects)
         return any(self.in_array(case, value) for case in normal.arrays)
 
     def in_object(self, case: Object, value: dict[str, Any]) -> bool:
-        """Tell whether an object is in a case."""
+        """Test whether an object is in a case."""
         if len(value) < case.min_properties or not case.required <= value.keys():
             return False
         if case.max_properties is not None and len(value) > case.max_properties:
@@ -76,7 +76,7 @@ class Membership:
         )
 
     def in_array(self, case: Array, value: list[Any]) -> bool:
-        """Tell whether an array is in a case."""
+        """Test whether an array is in a case."""
         if len(value) < case.min_items or (case.max_items is not None and len(value) > case.max_items):
             return False
         if not all(self.accepts(arrays.item(case, index), item) for index, item in enumerate(value)):

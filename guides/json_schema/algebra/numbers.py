@@ -14,23 +14,23 @@ from ..read.dialects import exact
 from .cases import ANY_NUMBER, NO_NAMES, NO_NUMBERS, GroupKind, Number, Rational
 
 MAX_MULTIPLIED = 8
-"""Up to how many cases numbers may come to: each takes an automaton of its own."""
+"""Maximum number of number cases; each takes an automaton of its own."""
 FEW_REMAINDERS = 2000
-"""Up to how many remainders alternatives are read on their own."""
+"""Maximum number of remainders of alternatives with automata of their own."""
 
 _MOST_OF_PLACES = 256
-"""How many numbers of so many places are tried before those of more."""
+"""Number of candidates with so many decimal places before more places are tried."""
 
 Group = tuple[Number, ...]
 
 
 def of_values(values: frozenset[Rational], texts: frozenset[str] = NO_NAMES) -> Number:
-    """Exactly these numbers, which a schema writes as `texts`."""
+    """Return the set of exactly these numbers, which a schema writes as `texts`."""
     return Number(values=values, texts=texts)
 
 
 def least_common_multiple(a: Rational, b: Rational) -> Rational:
-    """The smallest positive number that is a multiple of both."""
+    """Return the smallest positive common multiple."""
     if isinstance(a, int) and isinstance(b, int):
         return lcm(a, b)
     common = Fraction(lcm(a.numerator, b.numerator), gcd(a.denominator, b.denominator))
@@ -38,7 +38,7 @@ def least_common_multiple(a: Rational, b: Rational) -> Rational:
 
 
 def contains(case: Number, value: Rational, notation: str | None = None) -> bool:
-    """Tell whether a number is in the set; `notation` is how it is written, if that is known."""
+    """Test whether a number is in the set; notation: how it is written, if known."""
     if case.notation is not None and notation is not None and case.notation != notation:
         return False
     if case.values is not None:
@@ -55,7 +55,7 @@ def contains(case: Number, value: Rational, notation: str | None = None) -> bool
 
 
 def has_many_remainders(case: Number) -> bool:
-    """Tell whether numbers have so many remainders by all factors that alternatives of them are read as one set."""
+    """Test whether the factors of a set have so many remainders that its alternatives are read as one set."""
     common: Rational = 1
     for factor in (case.multiple_of, *case.not_multiple_of):
         if factor is not None and factor != 1:
@@ -67,7 +67,7 @@ def has_many_remainders(case: Number) -> bool:
 
 
 def together(cases: Group) -> Group:
-    """The cases, those with many remainders as one: an automaton for each would have as many states again."""
+    """Return the cases, those with many remainders merged: separate automata would multiply the states."""
     many = tuple(case for case in cases if case.notation is None and has_many_remainders(case))
     if len(many) < 2:
         return cases
@@ -77,12 +77,12 @@ def together(cases: Group) -> Group:
 
 
 def accepts(case: Number, literal: Any) -> bool:
-    """Tell whether a JSON number, as Python reads it, is in the set."""
+    """Test whether a JSON number, as Python reads it, is in the set."""
     return contains(case, exact(literal), "integer" if isinstance(literal, int) else "real")
 
 
 def tidy(case: Number) -> Number | None:
-    """The same set with bounds that are attained, constants where few are left, None if it is empty."""
+    """Return the same set with attained bounds, as constants if few are left; None if it is empty."""
     if case.values is not None:
         return case if case.values else None
     step = case.multiple_of
@@ -113,7 +113,7 @@ def _on_multiples(case: Number, step: Rational) -> Number:
 
 
 def _has_member(case: Number, step: Rational) -> bool:
-    """Tell whether some multiple of `step` within the bounds is neither excluded nor a forbidden multiple."""
+    """Test whether some multiple of `step` within the bounds is neither excluded nor a refused multiple."""
     if any(step % factor == 0 for factor in case.not_multiple_of):
         return False
     low, high = case.minimum, case.maximum
@@ -134,7 +134,7 @@ def _counted(size: int) -> Iterator[int]:
 
 
 def smallest(case: Number) -> Rational:
-    """A member with a short text. The set must not be empty."""
+    """Return a member with a short text. The set must not be empty."""
     if case.values is not None:
         return min(case.values, key=lambda value: (len(str(value)), value))
     for value in (0, 1):
@@ -146,7 +146,7 @@ def smallest(case: Number) -> Rational:
 
 
 def some(case: Number, wanted: int) -> list[Rational]:
-    """Up to `wanted` different members; fewer only if there are no more. The set must not be empty."""
+    """Return up to `wanted` different members; fewer only if there are no more. The set must not be empty."""
     if case.values is not None:
         return sorted(case.values)[:wanted]
     if case.either:
@@ -166,7 +166,7 @@ def _tried(case: Number) -> Iterator[Rational]:
 
 
 def _spelled_out(case: Number) -> Iterator[Rational]:
-    """Every multiple of the step within the bounds; without one, numbers between them of ever more places."""
+    """Yield every multiple of the step within the bounds; without a step, numbers of ever more decimal places."""
     low, high, step = case.minimum, case.maximum, case.multiple_of
     if low is not None and low == high:
         yield low
@@ -186,7 +186,7 @@ def _spelled_out(case: Number) -> Iterator[Rational]:
 
 
 def intersect(a: Number, b: Number) -> Number | None:
-    """The intersection of two sets; None if it is empty."""
+    """Return the intersection of two sets; None if it is empty."""
     if a is ANY_NUMBER:
         return b
     if b is ANY_NUMBER:
@@ -199,7 +199,7 @@ def intersect(a: Number, b: Number) -> Number | None:
 
 
 def leaves(case: Number) -> Iterator[Number]:
-    """The sets without groups of which a set is the union: one for each choice of alternatives that has members."""
+    """Yield the nonempty sets without groups whose union is the set: one for each choice of alternatives."""
     if not case.either:
         yield case
         return
@@ -216,9 +216,9 @@ def leaves(case: Number) -> Iterator[Number]:
 
 
 def product(a: Group, b: Group, multiply: Callable[[Group, Group, int | None], Group]) -> Group:
-    """The intersection of two unions; alternatives that come to many are held in groups, if any notation will do.
+    """Return the intersection of two unions; many alternatives without a notation are held in groups.
 
-    multiply: gives all pairs of alternatives; raises ManyError for more than so many
+    multiply: returns all pairs of alternatives; raises ManyError for more than its limit
     """
     if any(case.notation is not None for case in (*a, *b)):
         return multiply(a, b, None)
@@ -226,7 +226,7 @@ def product(a: Group, b: Group, multiply: Callable[[Group, Group, int | None], G
 
 
 def _grouped(a: Group, b: Group) -> list[Number]:
-    """The intersection of two unions, as few sets: the alternatives of each, but for constants, are held as a group."""
+    """Return the intersection of two unions as few sets: constants apart, other alternatives of each as a group."""
     constants = (
         intersect(few, other)
         for few, others in (*((case, b) for case in a), *((case, a) for case in b))
@@ -239,7 +239,7 @@ def _grouped(a: Group, b: Group) -> list[Number]:
 
 
 def covers(wide: Number, narrow: Number) -> bool:
-    """Tell whether a set has all numbers of another, as far as it is seen at first sight: it asks for nothing else."""
+    """Test whether a syntactic comparison finds `narrow` to lie within `wide`."""
     if wide == narrow:
         return True
     if wide.notation not in (None, narrow.notation):
@@ -258,7 +258,7 @@ def covers(wide: Number, narrow: Number) -> bool:
 
 
 def _both(a: Number, b: Number) -> Number | None:
-    """The intersection of two sets; of two that are not constants the groups are left aside."""
+    """Return the intersection of two sets, ignoring groups unless one has constants."""
     if a.notation and b.notation and a.notation != b.notation:
         return None
     if a.values is not None or b.values is not None:
@@ -285,7 +285,7 @@ def _both(a: Number, b: Number) -> Number | None:
 
 
 def _listed(few: Number, other: Number) -> Number | None:
-    """The intersection of constants with other numbers, of notations that go together."""
+    """Return the intersection of constants with other numbers of a compatible notation."""
     assert few.values is not None
     kept = frozenset(value for value in few.values if contains(other, value))
     notation = few.notation or other.notation
@@ -308,7 +308,7 @@ def _tighter(
 
 
 def complement(case: Number) -> list[Number]:
-    """The numbers that are not in the set, as alternatives."""
+    """Return the numbers that are not in the set, as alternatives."""
     if case.values is not None:
         others = [Number(excluded=case.values)]
         if case.notation is not None:

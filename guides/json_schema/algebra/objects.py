@@ -1,7 +1,6 @@
-"""Sets of objects: intersection and complement of `Object`, and what a member of a given name satisfies.
+"""Sets of objects: intersection and complement of `Object`, and the formula of a member of a given name.
 
-What all alternatives that are left of a group leave open is decided when members are known: by a witness, a value, or a
-text as it is read.
+What several alternatives of a group leave open is decided once members are known: by a witness, a value, or a text.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from .formula import EVERYTHING, NOTHING, Formula, Formulas
 from .strings import StringLanguage, perhaps, surely
 
 MANY_MEMBERS = 1000
-"""Above how many members in all cases it is not asked which of them differ in one."""
+"""Maximum number of members in all cases for which cases that differ in one member are merged."""
 STEPS_PER_RULE = 200
-"""Steps of work to find out whether a rule is about a name."""
+"""Work of deciding whether a rule applies to a name."""
 
 
 Group = tuple[Object, ...]
@@ -26,14 +25,14 @@ Both = Callable[[Object, Object], Object | None]
 
 
 def member(case: Object, name: str, formulas: Formulas, language: StringLanguage) -> Formula:
-    """The formula of the member called `name` if it is there."""
+    """Return the formula of the member called `name`, if it is there."""
     if case.rules:
         spend(STEPS_PER_RULE * len(case.rules))
     return _member(case, name, formulas, language)
 
 
 def _member(case: Object, name: str, formulas: Formulas, language: StringLanguage) -> Formula:
-    """As `member`, where its steps are counted with those of others."""
+    """Return `member` without spending, where the caller does."""
     formula = case.properties.get(name, EVERYTHING)
     if not case.rules:
         return formula
@@ -42,13 +41,13 @@ def _member(case: Object, name: str, formulas: Formulas, language: StringLanguag
 
 
 Clashes = Callable[[Formula, Formula], bool]
-"""Tells whether no value satisfies two formulas, as far as a short look shows."""
+"""Tests whether a shallow check finds that no value satisfies two formulas."""
 
 
 def together(cases: Group, formulas: Formulas) -> Group:
-    """The cases, with one for those that differ in what a member of one name must satisfy, or in that it must be there.
+    """Return the cases, merging those that differ only in the formula of one member, or in whether it is required.
 
-    An alternative for each would be one more to multiply, where a member alone tells whether it satisfies any.
+    Separate alternatives would multiply, although one member decides between them.
     """
     alike: dict[Any, list[Object]] = {}
     for case in cases:
@@ -62,7 +61,7 @@ def together(cases: Group, formulas: Formulas) -> Group:
 
 
 def _by_one_member(cases: list[Object], formulas: Formulas) -> list[Object]:
-    """As `together`, of cases that have the names and bounds in common."""
+    """Return `together` of cases with equal names and bounds."""
     names = [name for name in cases[0].properties if len({case.properties[name] for case in cases}) > 1]
     if len(cases) * len(names) > MANY_MEMBERS:
         return cases
@@ -78,14 +77,14 @@ def _by_one_member(cases: list[Object], formulas: Formulas) -> list[Object]:
 
 
 def _with_either(cases: list[Object], name: str, formulas: Formulas) -> Object:
-    """One case for several that differ in one member."""
+    """Return one case for several that differ in one member."""
     properties = {**cases[0].properties, name: formulas.any_of(case.properties[name] for case in cases)}
     required = cases[0].required.intersection(*(case.required for case in cases))
     return replace(cases[0], properties=properties, required=required)
 
 
 def meet(a: Object, b: Object, formulas: Formulas, language: StringLanguage, clashes: Clashes) -> bool:
-    """Tell whether anything is in both sets, as far as counts and required members tell at first sight."""
+    """Test whether two sets meet, by counts and required members only."""
     required = a.required | b.required
     most = _least_of(a.max_properties, b.max_properties)
     if most is not None and max(len(required), a.min_properties, b.min_properties) > most:
@@ -106,14 +105,14 @@ def meet(a: Object, b: Object, formulas: Formulas, language: StringLanguage, cla
 
 
 def _least_of(a: int | None, b: int | None) -> int | None:
-    """The smaller one of two bounds, either of which may be none."""
+    """Return the smaller of two bounds, each of which may be None."""
     return b if a is None else a if b is None else min(a, b)
 
 
 def intersect(a: Object, b: Object, formulas: Formulas, language: StringLanguage, clashes: Clashes) -> Object | None:
-    """The intersection of two sets; None if it is empty, as `meet` tells.
+    """Return the intersection of two sets; None if `meet` finds it empty.
 
-    Groups are put together as they are, see `narrowed`.
+    Groups are concatenated; see `narrowed`.
     """
     if a is ANY_OBJECT:
         return b
@@ -133,16 +132,16 @@ def intersect(a: Object, b: Object, formulas: Formulas, language: StringLanguage
 
 
 def complement(case: Object, formulas: Formulas, within: Object = ANY_OBJECT) -> list[Object]:
-    """The objects that are not in the set, its groups left aside, as alternatives.
+    """Return the objects that are not in the set, its groups ignored, as alternatives.
 
-    within: what holds of the objects anyway, where nothing need be told of others: what it asks for is not refuted
+    within: a case known to hold; its conditions are not refuted, and outside it the result may be wrong
     """
     parts: list[Object] = []
     for name, formula in case.properties.items():
         must_come = name in case.required
         if formula is not EVERYTHING and not _asks_of(within, name, formula):
             wrong = {name: formulas.negation(formula)}
-            # A required member is missing or wrong: one alternative, as an optional member that is wrong.
+            # A required member is missing or wrong: one alternative, like an optional member that is wrong.
             parts.append(Object(wrong, required=NO_NAMES if must_come else frozenset((name,))))
         elif must_come and name not in within.required:
             parts.append(lacking(name))
@@ -160,13 +159,13 @@ def complement(case: Object, formulas: Formulas, within: Object = ANY_OBJECT) ->
 
 
 def _asks_of(case: Object, name: str, formula: Formula) -> bool:
-    """Tell whether a case asks of a member what a formula asks for, or has no such member, as far as its words show."""
+    """Test whether a case syntactically implies a formula for a member, or forbids the member."""
     known = case.properties.get(name, EVERYTHING)
     return known is formula or known is NOTHING or asks_for(known, formula)
 
 
 def only_names(case: Object) -> frozenset[str] | None:
-    """The names that members may have, if all of them are properties."""
+    """Return the names that members may have, if all of them are properties."""
     for rule in case.rules:
         if rule.formula is NOTHING and rule.names == String(excluded=rule.names.excluded):
             return rule.names.excluded
@@ -174,7 +173,7 @@ def only_names(case: Object) -> frozenset[str] | None:
 
 
 def settled(case: Object, formulas: Formulas, language: StringLanguage, clashes: Clashes) -> list[Object]:
-    """The case with its `some` turned into required members, where no names but known ones are allowed."""
+    """Return the case with its `some` turned into required members, if only known names are allowed."""
     allowed = only_names(case) if case.some else None
     if allowed is None:
         return [case]
@@ -193,7 +192,7 @@ def settled(case: Object, formulas: Formulas, language: StringLanguage, clashes:
 
 
 def covers(wide: Object, narrow: Object) -> bool:
-    """Tell whether everything in `narrow` is in `wide`, as far as their words show."""
+    """Test whether a syntactic comparison finds `narrow` to lie within `wide`."""
     if not wide.required <= narrow.required or wide.min_properties > narrow.min_properties:
         return False
     if any(group not in narrow.either for group in wide.either):
@@ -212,13 +211,13 @@ def covers(wide: Object, narrow: Object) -> bool:
 
 
 def asks_for(formula: Formula, other: Formula) -> bool:
-    """Tell whether a conjunction has all that another formula asks for among its parts."""
+    """Test whether a conjunction has all conjuncts of another formula."""
     asked = other.parts if other.kind == "all" else (other,)
     return formula.kind == "all" and all(part in formula.parts for part in asked)
 
 
 def tells_by_names(case: Object) -> bool:
-    """Tell whether an object with groups asks only which members there are and what those of given names satisfy."""
+    """Test whether an object with groups has conditions only on which members it has, and on named members."""
     parts = (case, *(one for group in case.either for one in group))
     return not any(
         one.min_properties or one.max_properties is not None or any(rule.formula is not EVERYTHING for rule in one.some)
@@ -227,18 +226,20 @@ def tells_by_names(case: Object) -> bool:
 
 
 def requiring(names: Iterable[str]) -> Object:
-    """The objects that have these members."""
+    """Return the objects that have these members."""
     named = dict.fromkeys(names, EVERYTHING)
     return Object(named, required=frozenset(named))
 
 
 def lacking(name: str) -> Object:
-    """The objects that do not have this member."""
+    """Return the objects that do not have this member."""
     return Object({name: NOTHING})
 
 
 def in_both(a: tuple[Object, ...], b: tuple[Object, ...], both: Both) -> list[Object] | None:
-    """The intersection of two unions, alternatives held as a group; None where groups are in several of both."""
+    """Return the intersection of two unions, alternatives held as a group; None if several cases of both have
+    groups.
+    """
     if len(a) == 1 or len(b) == 1:
         (one,), others = (a, b) if len(a) == 1 else (b, a)
         if len(others) == 1 or any(case.either for case in others):
@@ -256,9 +257,9 @@ def in_both(a: tuple[Object, ...], b: tuple[Object, ...], both: Both) -> list[Ob
 
 
 def narrowed(case: Object, both: Both) -> Object | None:
-    """The case without alternatives that its own bounds rule out; a group with one left is no group any more.
+    """Return the case without alternatives that its bounds exclude; groups with one alternative are merged into it.
 
-    both: gives what is in two cases, at least one of which has no groups; groups that are met are not looked at
+    both: returns the intersection of two cases, at least one of them without groups
     """
     groups, bare = case.either, _with_groups(case, ())
     changed = True
@@ -281,13 +282,13 @@ def narrowed(case: Object, both: Both) -> Object | None:
 
 
 def _with_groups(case: Object, either: tuple[Group, ...]) -> Object:
-    """The case with other groups."""
+    """Return the case with other groups."""
     least, most = case.min_properties, case.max_properties
     return Object(case.properties, case.rules, case.required, case.some, least, most, either)
 
 
 def outside_groups(case: Object, formulas: Formulas) -> list[Object]:
-    """The objects that are in no alternative of some group, one case for each group."""
+    """Return the objects in no alternative of some group, one case for each group."""
     found: list[Object] = []
     for group in case.either:
         refuted = tuple(tuple(complement(one, formulas)) for one in group)

@@ -1,4 +1,4 @@
-"""Sets of strings: intersection and complement of `String`, and what must be asked of regular languages."""
+"""Sets of strings: intersection and complement of `String`, and the protocol for questions about regular languages."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ from .cases import ANY_STRING, NO_NAMES, GroupKind, String
 
 Group = tuple[String, ...]
 MAX_MULTIPLIED = 8
-"""Up to how many cases strings may come to: each takes an automaton for all that it asks for, a group takes none."""
+"""Maximum number of string cases; each takes an automaton of its own, alternatives in a group share one."""
 
 
 class StringLanguage(Protocol):
-    """Answers about strings under patterns and formats; whatever automaton is at hand may implement it."""
+    """Answers about strings under patterns and formats, by any kind of automaton."""
 
     def contains(self, case: String, text: str) -> bool:
-        """Tell whether a string is in the set."""
+        """Test whether a string is in the set."""
         ...
 
     def is_empty(self, case: String) -> bool:
-        """Tell whether the set has no string."""
+        """Test whether the set is empty."""
         ...
 
     def examples(self, case: String, count: int) -> list[str]:
-        """Up to `count` different members, short ones first; fewer only if there are no more."""
+        """Return up to `count` different members, short ones first; fewer only if there are no more."""
         ...
 
     def check(self, pattern: str) -> str | None:
-        """The reason why an ECMA-262 pattern cannot be used, or None."""
+        """Return the reason why an ECMA-262 pattern cannot be used, or None."""
         ...
 
 
 def of_values(values: Iterable[str]) -> String:
-    """Exactly these strings."""
+    """Return the set of exactly these strings."""
     return String(values=frozenset(values))
 
 
 def is_plain(case: String) -> bool:
-    """Tell whether the set has no pattern, no format and no groups."""
+    """Test whether the set has no pattern, format, quotation or groups."""
     return not (case.patterns or case.not_patterns or case.formats or case.not_formats or case.quote or case.either)
 
 
 def intersect(a: String, b: String, language: StringLanguage) -> String | None:
-    """The intersection; None if it is empty, as far as lengths, constants and beginnings of patterns tell."""
+    """Return the intersection; None if lengths, constants or literal beginnings of patterns show that it is empty."""
     if a is ANY_STRING or a == b:
         return b
     if b is ANY_STRING:
@@ -79,7 +79,7 @@ def intersect(a: String, b: String, language: StringLanguage) -> String | None:
 
 
 def _listed(few: String, other: String, language: StringLanguage) -> String | None:
-    """The intersection of strings that are listed with other ones."""
+    """Return the intersection of listed strings with another set."""
     assert few.values is not None
     if other == String(excluded=other.excluded):
         kept = few.values - other.excluded
@@ -89,7 +89,7 @@ def _listed(few: String, other: String, language: StringLanguage) -> String | No
 
 
 def together(cases: Group) -> Group:
-    """The cases, with one of all strings that are listed: an alternative for each would be one more to multiply."""
+    """Return the cases with all listed strings merged; separate alternatives would multiply."""
     listed = [case.values for case in cases if case.values is not None]
     if len(listed) < 2:
         return cases
@@ -103,9 +103,9 @@ def _kind(language: StringLanguage) -> GroupKind[String]:
 def product(
     a: Group, b: Group, multiply: Callable[[Group, Group, int | None], Group], language: StringLanguage
 ) -> Group:
-    """The intersection of two unions; alternatives that come to many are held in groups.
+    """Return the intersection of two unions; many alternatives are held in groups.
 
-    multiply: gives all pairs of alternatives; raises ManyError for more than so many
+    multiply: returns all pairs of alternatives; raises ManyError for more than its limit
     """
     if any(case.quote is not None for case in (*a, *b)):
         return multiply(a, b, None)
@@ -113,9 +113,9 @@ def product(
 
 
 def grouped(a: Group, b: Group, language: StringLanguage) -> list[String]:
-    """The intersection of two unions, as few sets: the alternatives of each, but for constants, are held as a group.
+    """Return the intersection of two unions as few sets: constants apart, other alternatives of each as a group.
 
-    Constants are kept apart, since they tell objects apart at first sight. There are no quotations.
+    Constants often separate objects in shallow checks. There are no quotations.
     """
     texts: set[str] = set()
     for ours, theirs in ((a, b), (b, a)):
@@ -129,7 +129,7 @@ def grouped(a: Group, b: Group, language: StringLanguage) -> list[String]:
 
 
 def covers(wide: String, narrow: String) -> bool:
-    """Tell whether a set has all strings of another, as far as it is seen at first sight: it asks for nothing else."""
+    """Test whether a syntactic comparison finds `narrow` to lie within `wide`."""
     if wide == narrow or wide.quote is not None or narrow.quote is not None:
         return wide == narrow
     if wide.values is not None or narrow.values is not None:
@@ -151,7 +151,7 @@ def _refutes(refused: frozenset[str], formats: frozenset[str]) -> bool:
 
 
 def _begin_apart(patterns: frozenset[str], others: frozenset[str]) -> bool:
-    """Tell whether no string begins as patterns of both ask."""
+    """Test whether literal beginnings of patterns of both exclude each other."""
     if not patterns or not others or patterns == others:
         return False
     begin, other = (max(map(beginning, each), key=len) for each in (patterns, others))
@@ -159,7 +159,7 @@ def _begin_apart(patterns: frozenset[str], others: frozenset[str]) -> bool:
 
 
 def _quoted(a: String, b: String) -> String | None:
-    """Quotations of a kind within bounds on their length."""
+    """Return quotations of a kind within bounds on their length."""
     quote = a.quote or b.quote
     assert quote is not None
     for case in (a, b):
@@ -174,24 +174,24 @@ def _quoted(a: String, b: String) -> String | None:
 
 
 def narrowed(case: String) -> String | None:
-    """The quotations of a case, their lengths made a part of the quote; None if there are none."""
+    """Return the quotations of a case, with their lengths as part of the quote; None if there are none."""
     assert case.quote is not None
     quote = case.quote.within(case.min_length, case.max_length)
     return None if quote is None else String(quote=quote)
 
 
 def refutation(case: String) -> list[String]:
-    """The strings that are surely not in the set, as alternatives: none that may be of a format that is asked for."""
+    """Return the strings surely outside the set, as alternatives: for formats, outside their supersets."""
     return [surely(part) for part in complement(case)]
 
 
 def surely(case: String) -> String:
-    """The set, of each format of which not all strings are told only those that are."""
+    """Return the set with formats narrowed to the strings that are surely of them."""
     return _renamed(case, NARROWER, WIDER)
 
 
 def perhaps(case: String) -> String:
-    """The set with all strings that may be of its formats."""
+    """Return the set with formats widened to all strings that may be of them."""
     return _renamed(case, WIDER, NARROWER)
 
 
@@ -207,7 +207,7 @@ def _renamed(case: String, formats: Mapping[str, str], not_formats: Mapping[str,
 
 
 def complement(case: String) -> list[String]:
-    """The strings that are not in the set, as alternatives."""
+    """Return the strings that are not in the set, as alternatives."""
     if case.quote is not None:
         raise SchemaError("x-quote cannot be negated (by not, if, oneOf or dependencies)", "#")
     if case.values is not None:
@@ -231,7 +231,7 @@ def complement(case: String) -> list[String]:
 
 
 def difference(a: String, b: String, language: StringLanguage) -> list[String]:
-    """The difference of `a` and `b`, as alternatives without common members."""
+    """Return the difference of `a` and `b`, as disjoint alternatives."""
     parts: list[String] = []
     inside: String | None = a
     for outside in complement(b):
@@ -246,7 +246,7 @@ def difference(a: String, b: String, language: StringLanguage) -> list[String]:
 
 
 def exclude(case: String, names: Iterable[str], language: StringLanguage) -> String | None:
-    """The set without these strings."""
+    """Return the set without these strings."""
     left = frozenset(names)
     if case.values is not None:
         kept = case.values - left

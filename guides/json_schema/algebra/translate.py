@@ -1,4 +1,4 @@
-"""Subschemas as formulas: its own bounds as one normal form, its combinators over its parts."""
+"""Subschemas as formulas: their own bounds as one normal form, and their combinators over subformulas."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ NO_PATTERNS: frozenset[str] = frozenset()
 
 
 class ScopedSchema(NamedTuple):
-    """A subschema entered in a dynamic scope, with what its keywords need to become formulas."""
+    """A subschema in a dynamic scope, with what is needed to translate its keywords."""
 
     schema: Subschema
     scope: Scope
@@ -62,27 +62,27 @@ class ScopedSchema(NamedTuple):
     documents: Documents
 
     def keyword(self, name: str, default: Any = None) -> Any:
-        """The value of a keyword that the dialect knows."""
+        """Return the value of a keyword, if the dialect knows it."""
         value = self.schema.value.get(name, default)
         return value if name in self.schema.resource.dialect.keywords else default
 
     @property
     def notation(self) -> Literal["integer"] | None:
-        """The notation of integers, where the draft says so."""
+        """The notation of integers, if the draft prescribes one."""
         return "integer" if self.schema.resource.dialect.integer_is_notation else None
 
     def has(self, name: str) -> bool:
-        """Tell whether a keyword that the dialect knows is there."""
+        """Test whether a keyword is present and known to the dialect."""
         return name in self.schema.value and name in self.schema.resource.dialect.keywords
 
     def inner(self, schema: Any) -> Formula:
-        """The formula of a schema that lies inside."""
+        """Return the formula of a schema inside this one."""
         if isinstance(schema, bool):
             return EVERYTHING if schema else NOTHING
         return self.enter(self.documents.at(schema)) if schema else EVERYTHING
 
     def enter(self, place: Subschema | bool) -> Formula:
-        """The formula of a schema that is entered from here. LimitError says where."""
+        """Return the formula of a schema that is entered from here. Adds the place to a LimitError."""
         if isinstance(place, bool):
             return EVERYTHING if place else NOTHING
         scope = self._scope_in(place)
@@ -97,30 +97,30 @@ class ScopedSchema(NamedTuple):
         return found
 
     def _at(self, place: Subschema, scope: Scope) -> ScopedSchema:
-        """Another subschema of these documents."""
+        """Return another subschema of these documents."""
         return ScopedSchema(place, scope, self.formulas, self.documents)
 
     def _scope_in(self, place: Subschema) -> Scope:
-        """The dynamic scope in a schema that is entered from here."""
+        """Return the dynamic scope within a schema that is entered from here."""
         if self.documents.has_dynamic_scope and place.resource not in self.scope:
             return (*self.scope, place.resource)
         return self.scope
 
     def only_refers(self) -> bool:
-        """Tell whether the subschema says nothing but where to read on."""
+        """Test whether `$ref` is the only effective keyword."""
         if not self.has("$ref"):
             return False
         dialect = self.schema.resource.dialect
         return dialect.ref_alone or sum(key in GROUPS and key in dialect.keywords for key in self.schema.value) == 1
 
     def after_reference(self) -> ScopedSchema | bool:
-        """The place that the reference of the subschema leads to."""
+        """Return the target of the subschema's `$ref`."""
         target = self.documents.resolve(self.schema, "$ref")
         return target if isinstance(target, bool) else self._at(target, self._scope_in(target))
 
 
 def _read(place: ScopedSchema) -> Formula:
-    """The formula of a subschema; chains of references are followed without recursion."""
+    """Return the formula of a subschema, following chains of references iteratively."""
     passed: list[ScopedSchema] = []
     end: ScopedSchema | bool = place
     while not isinstance(end, bool) and end.only_refers():
@@ -137,7 +137,7 @@ def _read(place: ScopedSchema) -> Formula:
 
 
 def _entered(place: ScopedSchema) -> Formula:
-    """The formula of a subschema: simple ones are told apart by what they say, not by where they stand."""
+    """Return the formula of a subschema. Simple ones are interned by their content rather than their place."""
     found = groups(place)
     value = place.schema.value
     formulas = place.formulas
@@ -154,7 +154,7 @@ def _entered(place: ScopedSchema) -> Formula:
 
 
 def _constants(place: ScopedSchema) -> Formula:
-    """The formula of a subschema that says nothing but which constants it allows, and of which types."""
+    """Return the formula of a subschema with `enum`, `const` and `type` only."""
     types = place.keyword("type", TYPES)
     allowed = (types,) if isinstance(types, str) else types
     return place.formulas.all_of(place.formulas.values(_of_types(values, allowed)) for values in _listed(place))
@@ -178,7 +178,7 @@ def _listed(place: ScopedSchema) -> list[list[Any]]:
 
 
 def groups(place: ScopedSchema) -> int:
-    """The groups of keywords that a subschema has."""
+    """Return the groups of keywords that a subschema has, as bits."""
     found = 0
     keywords = place.schema.resource.dialect.keywords
     for key in place.schema.value:
@@ -189,7 +189,7 @@ def groups(place: ScopedSchema) -> int:
 
 
 def plain(place: ScopedSchema, found: int, assert_formats: bool) -> Normal:
-    """The bounds that a subschema sets by itself, without its combinators."""
+    """Return the bounds that a subschema itself sets, without its combinators."""
     null, booleans, number, integer, string, array, object_ = _types(place)
     numbers_: tuple[Number, ...] = ()
     if number or integer:
@@ -251,7 +251,7 @@ def _bound(
 
 
 def _count(place: ScopedSchema, keyword: str) -> int | None:
-    """A count; a greatest one that no text reaches is none."""
+    """Return a count; None for a maximum that no text reaches."""
     value = place.keyword(keyword)
     return None if value is None or (value >= UNREACHED and keyword.startswith("max")) else int(value)
 
@@ -277,7 +277,7 @@ def _string(place: ScopedSchema, assert_formats: bool) -> String | None:
     texts = None if pattern is None or formats or absent or len(patterns) > 1 else few_texts(pattern)
     if texts is None:
         return String(minimum, maximum, patterns, absent, formats)
-    # Constants tell objects apart at first sight.
+    # Constants often separate objects in shallow checks.
     within = [text for text in texts if minimum <= len(text) and (maximum is None or len(text) <= maximum)]
     return of_values(within) if within else None
 
@@ -313,7 +313,7 @@ def _object(place: ScopedSchema) -> Object | None:
     others = place.inner(place.keyword("additionalProperties", True))
     if others is not EVERYTHING:
         rules.append(Rule(String(not_patterns=frozenset(patterns), excluded=frozenset(named)), others))
-    # Required names are always among the named ones, so that those who read a case find all names in one place.
+    # Required names are always among the named ones, so that cases have all names in one place.
     required = frozenset(place.keyword("required", ()))
     named.update((name, EVERYTHING) for name in place.keyword("required", ()) if name not in named)
     minimum, maximum = _count(place, "minProperties") or 0, _count(place, "maxProperties")
@@ -323,7 +323,7 @@ def _object(place: ScopedSchema) -> Object | None:
 
 
 def joined(place: ScopedSchema) -> list[Formula]:
-    """The formulas of a subschema's combinators."""
+    """Return the formulas of a subschema's combinators."""
     formulas = place.formulas
     parts: list[Formula] = references(place)
     parts.extend(map(formulas.values, _listed(place)))
@@ -345,7 +345,7 @@ def joined(place: ScopedSchema) -> list[Formula]:
 
 
 def references(place: ScopedSchema) -> list[Formula]:
-    """The formulas of the schemas that a subschema refers to."""
+    """Return the formulas of the schemas that a subschema refers to."""
     found: list[Formula] = []
     if place.has("$ref"):
         found.append(place.enter(place.documents.resolve(place.schema, "$ref")))
@@ -379,7 +379,7 @@ def _recursive(place: ScopedSchema) -> Subschema | bool:
 
 
 def _only(place: ScopedSchema, **cases: Any) -> Formula:
-    """Values of the other types, or those of the given cases."""
+    """Return the values of the other types, or of the given cases."""
     normal = {name: getattr(ANY, name) for name in ("null", "booleans", "numbers", "strings", "arrays", "objects")}
     return place.formulas.plain(Normal(**(normal | cases)))
 
@@ -400,7 +400,7 @@ def _contains(place: ScopedSchema) -> Formula:
 
 
 def _dependencies(place: ScopedSchema) -> list[Formula]:
-    """`a` implies what depends on it: nothing is called `a`, or what depends on it holds."""
+    """Return the implications of dependencies: no member is called `a`, or what depends on it holds."""
     parts: list[Formula] = []
     for keyword in ("dependencies", "dependentRequired", "dependentSchemas"):
         for name, needed in place.keyword(keyword, {}).items():

@@ -19,11 +19,11 @@ from .unique import different_values, is_watched, most_needed
 
 MUCH = 3
 FEW = 8
-"""Up to how many things that must come the shortest way to all of them is looked for."""
+"""Maximum number of required items and matches for which the shortest completion is searched."""
 
 
 class ArrayPlace(NamedTuple):
-    """The progress of an array: items so far; for each `contains` how many count, for unique items the bits used."""
+    """The progress of an array: number of items; matches of each `contains`; for unique items, the bits used."""
 
     length: int
     counts: tuple[int, ...]
@@ -31,14 +31,14 @@ class ArrayPlace(NamedTuple):
 
 
 class Mode(NamedTuple):
-    """Tell whether the next item may count for a `contains`, and whether one that does may be there uncounted."""
+    """May the next item count for a `contains`, and may a matching item remain uncounted."""
 
     counts: bool
     uncounted: bool
 
 
 class Value(NamedTuple):
-    """A value of unique items: its bit and formula, which `contains` it satisfies, and the bytes of a short text."""
+    """A value of unique items: its bit and formula, the `contains` it satisfies, and the bytes of a short text."""
 
     bit: int
     formula: Formula
@@ -73,7 +73,7 @@ class Items:
         self._listing = bool(case.unique) and several and not self._is_watched
 
     def entry(self) -> int | None:
-        """The node before the opening bracket; None if there is no such array."""
+        """Return the node before the opening bracket; None if there is no such array."""
         is_tracked = self._case.contains or self._listing or self._case.unique is False
         links = self._tracked() if is_tracked else self._plain()
         if not links:
@@ -81,7 +81,7 @@ class Items:
         return self._graph.node(((0x5B, 0x5B, self._graph.node(links=links)),))
 
     def _item(self, formula: Formula, after: int) -> int:
-        """The node before an item of a formula that leads to the node `after`."""
+        """Return the node before an item of a formula that leads to the node `after`."""
         graph, owner = self._graph, self._owner
         rule = owner.value(formula, self._depth + 1)
         if not self._is_watched:
@@ -99,26 +99,26 @@ class Items:
         self._graph.define(node, links=(call,))
 
     def _fresh(self, formula: Formula) -> int:
-        """The bytes that are enough for an item that must be there, whatever the items before are."""
+        """Return bytes sufficient for a required item that differs from all earlier ones."""
         values = different_values(self._owner.schema, self._case, formula, self._formula)
         return max(self._owner.length_of(value, self._depth + 1) for value in values)
 
     def _length(self, formula: Formula) -> int:
-        """The bytes that are enough for an item of a formula."""
+        """Return bytes sufficient for an item of a formula."""
         is_fresh = self._is_watched and most_needed(self._case) > 1
         return self._fresh(formula) if is_fresh else self._owner.shortest(formula, self._depth + 1)
 
     def _first(self, item: int) -> Link:
-        """From the opening bracket to the first item."""
+        """Return the link from the opening bracket to the first item."""
         return (EPSILON, self._owner.gap(self._owner.form.spacing.inside(self._depth), item), 0)
 
     def _comma(self, item: int) -> Link:
-        """From behind an item to the next."""
+        """Return the link from after an item to the next."""
         owner, spacing = self._owner, self._owner.form.spacing
         comma = owner.text(b",", owner.gap(spacing.after_comma(self._depth), item))
         return (EPSILON, owner.gap(spacing.before_comma(), comma), 0)
 
-    # Arrays whose items depend on nothing but their index
+    # Arrays whose items depend only on their index
 
     def _plain(self) -> list[Link]:
         case, has_instance = self._case, self._owner.schema.has_instance
@@ -144,7 +144,7 @@ class Items:
         return [*links, self._first(self._item(case.rest, after))]
 
     def _after_prefix(self, prefix: list[Formula], most: int) -> int:
-        """The node after the first item of the prefix."""
+        """Return the node after the first item of the prefix."""
         case, count = self._case, len(prefix)
         if most > count:
             after = self._loop(max(0, case.min_items - count), most if most == UNBOUNDED else most - count)
@@ -158,7 +158,7 @@ class Items:
         return after
 
     def _loop(self, least: int, most: int) -> int:
-        """The node after an item from which `least` to `most` further items follow, then the end."""
+        """Return the node after an item from which `least` to `most` further items follow, then the end."""
         if most == 0:
             return self._close
         graph, rest = self._graph, self._case.rest
@@ -166,14 +166,14 @@ class Items:
             head = graph.reserve()
             return graph.define(head, links=(self._comma(self._item(rest, head)), (EPSILON, self._close, 0)))
         counter = graph.counter_for(least, most)
-        head = graph.reserve()  # outside the counter: the first item returns to it with nothing counted
+        head = graph.reserve()  # outside the counter: the first item returns here with a count of zero
         graph.counter = counter
         turn = graph.node(links=((INCREMENT, head, counter),))
         comma = self._comma(self._item(rest, turn))
         graph.counter = 0
         return graph.define(head, links=((EPSILON, comma[1], counter), (LEAVE, self._close, counter)))
 
-    # Arrays whose items depend on the items before
+    # Arrays whose items depend on earlier items
 
     def _tracked(self) -> list[Link]:
         case = self._case
@@ -189,7 +189,7 @@ class Items:
         return links
 
     def _alternatives(self, steps: list[tuple[Formula, ArrayPlace]]) -> int:
-        """The node before an item that may be of any of the formulas, each with the place after it."""
+        """Return the node before an item of any of the formulas, each with the place after it."""
         return self._graph.node(
             links=[(EPSILON, self._item(formula, self._after(place)), 0) for formula, place in steps]
         )
@@ -215,7 +215,7 @@ class Items:
         return enough and place.length >= case.min_items
 
     def _steps(self, place: ArrayPlace) -> list[tuple[Formula, ArrayPlace]]:
-        """The items that may come next: the formula of each kind, and the place after it."""
+        """Return the possible next items: the formula of each kind, and the place after it."""
         case = self._case
         if case.max_items is not None and place.length >= case.max_items:
             return []
@@ -229,17 +229,18 @@ class Items:
         ]
 
     def _mode(self, part: Contains, count: int, length: int) -> Mode:
-        """The mode in which an item may count for a `contains`."""
+        """Return how an item may count for a `contains`."""
         if length < part.start:
             return Mode(False, True)
         if part.max is None:
-            # Where much is counted, an item either counts or does not: each choice would double what is followed.
+            # If many matches are counted, every matching item counts; a free choice would double the items of the
+            # chart.
             much = len(self._case.contains) > MUCH or part.min > MUCH
             return Mode(count < part.min, count >= part.min or not (much and part.formula.kind == "values"))
         return Mode(count < part.max, False)
 
     def _kinds(self, base: Formula, modes: tuple[Mode, ...]) -> list[tuple[Formula, tuple[int, ...]]]:
-        """The kinds of an item: their formulas, and what each adds to the counts."""
+        """Return the kinds of an item: their formulas, and what each adds to the counts."""
         known = self._kinds_of.get((base, modes))
         if known is None:
             schema, formulas = self._owner.schema, self._owner.schema.formulas
@@ -260,7 +261,7 @@ class Items:
         return known
 
     def _following(self, index: int) -> int:
-        """The index of the next item, as far as it matters."""
+        """Return the index of the next item, capped where it stops to matter."""
         case = self._case
         matters = [len(case.prefix), case.min_items, *(part.start for part in case.contains)]
         if case.max_items is not None:
@@ -268,7 +269,7 @@ class Items:
         return min(index + 1, max(matters))
 
     def _values(self, formula: Formula) -> list[Value]:
-        """The values of unique items of a formula, those with short texts first."""
+        """Return the values of unique items of a formula, by length of their text."""
         known = self._listed.get(formula)
         if known is None:
             owner, case = self._owner, self._case
@@ -288,7 +289,7 @@ class Items:
         return known
 
     def _unused(self, place: ArrayPlace) -> list[tuple[Formula, ArrayPlace]]:
-        """The single values that are not used yet."""
+        """Return the values that are not used yet."""
         values = self._values(arrays.item(self._case, place.length))
         spend((100 + place.used.bit_length() // 64) * len(values))
         unused = [value for value in values if not value.bit & place.used]
@@ -306,7 +307,7 @@ class Items:
         return steps
 
     def _counted(self, place: ArrayPlace, value: Value) -> tuple[int, ...] | None:
-        """The counts after one more value; None if there would be too many of something."""
+        """Return the counts after one more value; None if a maximum is exceeded."""
         counts: list[int] = []
         for count, meets, part in zip(place.counts, value.meets, self._case.contains, strict=True):
             more = count + (meets and place.length >= part.start)
@@ -316,7 +317,7 @@ class Items:
         return tuple(counts)
 
     def _note_shortest(self, places: list[ArrayPlace], lengths: list[int]) -> None:
-        """Note the bytes of the shortest values that must still come after each of the unused ones.
+        """Store the bytes of the shortest required values after each of the unused ones.
 
         places: after each of the unused values; lengths: of these, in ascending order
         """
@@ -326,12 +327,12 @@ class Items:
             self._shortest_values[place] = few if number >= missing else more - length
 
     def _is_alive(self, place: ArrayPlace) -> bool:
-        """Tell whether the array can still be completed."""
+        """Test whether the array can be completed."""
         told = self._told(place)
         return self._search(place) if told is None else told
 
     def _told(self, place: ArrayPlace) -> bool | None:
-        """Tell whether an array can be completed, one item for each thing missing; None if that does not tell."""
+        """Test whether an array can be completed with one item per missing match; None if that does not decide."""
         case = self._case
         if place.length < max((len(case.prefix), *(part.start for part in case.contains))):
             return None
@@ -346,7 +347,7 @@ class Items:
         return True if roomy and not bounded else None
 
     def _enough_values(self, place: ArrayPlace, missing: int, wanted: list[int]) -> bool:
-        """Tell whether there are values for so many items, and for so many of each `contains`."""
+        """Test whether enough values are left for the missing items, and for each `contains`."""
         values = self._values(self._case.rest) if self._rest_exists else []
         if not any(wanted) and not self._case.prefix:
             return missing <= len(values) - place.used.bit_count()
@@ -357,7 +358,7 @@ class Items:
         )
 
     def _enough_kinds(self, wanted: list[int]) -> bool:
-        """Tell whether further items can satisfy each `contains` that is wanted."""
+        """Test whether further items can satisfy each `contains` that is wanted."""
         case, schema = self._case, self._owner.schema
         return self._rest_exists and all(
             schema.has_instance(schema.formulas.all_of((case.rest, part.formula)))
@@ -366,11 +367,11 @@ class Items:
         )
 
     def _places_after(self, place: ArrayPlace) -> list[ArrayPlace]:
-        """The places after one more item, those nearest to the end first."""
+        """Return the places after one more item, nearest to the end first."""
         return sorted({after for _, after in self._steps(place)}, key=self._missing)
 
     def _short_values(self, place: ArrayPlace) -> int | None:
-        """The bytes of the shortest values that must still come, commas and lines included; None if more matters."""
+        """Return the bytes of the shortest required values, with separators; None if more conditions matter."""
         case = self._case
         if case.contains or place.length < len(case.prefix):
             return None
@@ -383,7 +384,7 @@ class Items:
         return missing * (1 + self._owner.line(self._depth)) + total
 
     def _shortest(self, place: ArrayPlace) -> int:
-        """Bytes after an item to after the closing bracket, along short items."""
+        """Return the bytes from after an item to after the closing bracket, along short items."""
         told = self._short_values(place) if self._listing else self._short_matches(place)
         way: list[tuple[ArrayPlace, int]] = []
         if told is None:
@@ -398,14 +399,14 @@ class Items:
         return min(told + self._owner.last_line(self._depth) + 1, MOST)
 
     def _nearest(self, place: ArrayPlace) -> tuple[Formula, ArrayPlace]:
-        """The next item on a short way to the end, and the place after it."""
+        """Return the next item on a short way to the end, and the place after it."""
         return min(
             (step for step in self._steps(place) if self._is_alive(step[1])),
             key=lambda step: (self._missing(step[1]), self._length(step[0])),
         )
 
     def _short_matches(self, place: ArrayPlace) -> int | None:
-        """The same with an item for each match that is missing, where they are many and nothing else matters."""
+        """Return `_shortest` with one item per missing match, if these are many and nothing else matters; else None."""
         case, owner = self._case, self._owner
         settled = max((len(case.prefix), *(part.start for part in case.contains)), default=0)
         bounded = case.max_items is not None or any(part.max is not None for part in case.contains)

@@ -1,4 +1,4 @@
-"""Checks before generation: sets of a schema that cannot be enforced, or are too large."""
+"""Checks before generation: refuses sets of values that cannot be enforced or are too large."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from .strings.lowering import StringLowering
 from .unique import check_told, check_watched, is_watched, most_needed
 
 MAX_CHECKED = 20_000
-"""Up to how many remainders are never too many states."""
+"""Maximum number of formulas that are checked."""
 FEW_CHARACTERS = 5000
-"""Up to how many characters of excluded texts are never too many states."""
-# Only a schema that mentions one of these may have such sets.
+"""Maximum number of characters of excluded texts that surely give few enough states."""
+# Only a schema with one of these keywords can have such sets.
 RISKY = frozenset(
     (
         *("uniqueItems", "contains", "unevaluatedItems", "not", "oneOf", "if", "dependencies", "dependentSchemas"),
         *("patternProperties", "propertyNames", "unevaluatedProperties", "minProperties", "maxProperties", "x-quote"),
     )
 )
-# What is under none of these, and is by itself, has no such set: others have it where they are and-ed with something.
+# A subschema without these keywords below it, alone, has no such set; with them it may be and-ed with others.
 JOINING = frozenset(("allOf", "anyOf", "pattern", "format", "$dynamicRef", "$recursiveRef"))
-# Only with one of these members must be there that are not required by name.
+# Only with one of these keywords are members required that are not required by name.
 NEEDING = frozenset(("minProperties", "not", "oneOf", "if", "dependencies", "dependentSchemas"))
 
 
 def check(schema: CompiledSchema, form: Form) -> Watch:
-    """Raise SchemaError for sets that cannot be enforced, LimitError for what is too large; what is to be watched.
+    """Check all formulas reachable from the root, up to MAX_CHECKED. Return what must be watched.
 
-    Follows the formulas from the root, up to MAX_CHECKED of them.
+    Raises SchemaError for sets that cannot be enforced, LimitError for sets that are too large.
     """
     watch = NO_WATCH
     if not schema.mentions(RISKY):
@@ -71,7 +71,7 @@ def check(schema: CompiledSchema, form: Form) -> Watch:
 def _check_cases(
     schema: CompiledSchema, normal: Normal, strings: StringLowering, formula: Formula, watch: Watch
 ) -> Watch:
-    """Check the alternatives of one formula; what is to be watched so far, with them."""
+    """Check the alternatives of one formula; return the watch, extended by theirs."""
     _check_texts(schema, strings, normal, formula)
     for array in normal.arrays:
         watch = _check_unique(schema, array, formula, watch)
@@ -81,19 +81,19 @@ def _check_cases(
 
 
 def _negated(schema: CompiledSchema, array: Array) -> Iterator[Formula]:
-    """The formulas of items that must be none of some: too many to look at more than what can be refused in them."""
+    """Yield the formulas of items under a negated `contains`: many, so only their refusable parts are examined."""
     negated = (part.formula for part in array.contains if part.formula.kind == "not")
     return (schema.formulas.all_of((each, formula)) for formula in negated for each in _items(array))
 
 
 def _items(array: Array) -> tuple[Formula, ...]:
-    """The formulas of the items that an array has."""
+    """Return the formulas of an array's items."""
     most = array.max_items
     return array.prefix[:most] if most is not None and most <= len(array.prefix) else (*array.prefix, array.rest)
 
 
 def _check_equal(schema: CompiledSchema, strings: StringLowering, formulas: list[Formula], seen: set[Formula]) -> None:
-    """Raise SchemaError where arrays must have equal items, in these formulas, taken from the list, or below."""
+    """Raise SchemaError if arrays must have equal items, in these formulas or below. Empties the list."""
     while formulas and len(seen) < MAX_CHECKED:
         formula = formulas.pop()
         if formula in seen:
@@ -117,12 +117,12 @@ def _refuse_equal(schema: CompiledSchema, array: Array, formula: Formula) -> Non
 
 
 def _parts(schema: CompiledSchema, normal: Normal, strings: StringLowering) -> Iterator[Formula]:
-    """The formulas of items and members."""
+    """Yield the formulas of items and members."""
     both, refuse = schema.formulas.all_of, schema.formulas.negation
     for array in normal.arrays:
         yield from array.prefix
         yield array.rest
-        # Not what comes of negated items: those are many, and each takes an automaton.
+        # Negated `contains` are many, and each would take an automaton.
         written = [part for part in array.contains if part.formula.kind != "not"]
         yield from (part.formula.parts[0] for part in array.contains if part.formula.kind == "not")
         for each in _items(array):
@@ -133,7 +133,7 @@ def _parts(schema: CompiledSchema, normal: Normal, strings: StringLowering) -> I
 
 
 def _of_members(schema: CompiledSchema, object_: Object, strings: StringLowering) -> Iterator[Formula]:
-    """The formulas of an object's members."""
+    """Yield the formulas of an object's members."""
     both = schema.formulas.all_of
     for name in object_.properties:
         yield schema.member(object_, name)
@@ -158,7 +158,7 @@ def _of_members(schema: CompiledSchema, object_: Object, strings: StringLowering
 
 
 def _check_texts(schema: CompiledSchema, strings: StringLowering, normal: Normal, formula: Formula) -> None:
-    """Raise LimitError, with the place of a pattern, for strings under conditions that are too many."""
+    """Raise LimitError, with the place of a pattern, for strings with too many conditions."""
     try:
         for case in normal.strings:
             _check_strings(strings, case)
@@ -168,10 +168,10 @@ def _check_texts(schema: CompiledSchema, strings: StringLowering, normal: Normal
 
 
 def _check_strings(strings: StringLowering, case: String) -> None:
-    """Raise LimitError for strings under conditions that are too many; one by itself never is, as it was written.
+    """Raise LimitError for strings with too many conditions; a single condition is never too much.
 
-    What a few excluded texts add to these is no more than their characters, and not worked out here: objects that are
-    alike but for the names of their members have the rest in common.
+    A few excluded texts add no more states than characters, so they are ignored here; objects that differ only in
+    member names then share the result.
     """
     if case.excluded and not is_plain(case) and sum(map(len, case.excluded)) <= FEW_CHARACTERS:
         case = replace(case, excluded=NO_NAMES)
@@ -181,7 +181,7 @@ def _check_strings(strings: StringLowering, case: String) -> None:
 
 
 def _check_unique(schema: CompiledSchema, array: Array, formula: Formula, watch: Watch) -> Watch:
-    """Check one array; what is to be watched so far, with it."""
+    """Check one array; return the watch, extended by it."""
     _refuse_equal(schema, array, formula)
     if not is_watched(schema, array):
         return watch
@@ -197,7 +197,7 @@ def _check_unique(schema: CompiledSchema, array: Array, formula: Formula, watch:
 def _check_names(
     schema: CompiledSchema, case: Object, strings: StringLowering, formula: Formula, watch: Watch
 ) -> Watch:
-    """Check the names of one object; what is to be watched so far, with them."""
+    """Check the names of one object; return the watch, extended by them."""
     if not repeats_matter(case):
         return watch
     pointer = schema.formulas.keyword_of(formula, "minProperties")

@@ -1,4 +1,4 @@
-"""Many constants that are arrays or objects, read together: what has come tells which of them are left."""
+"""Many constant arrays or objects, read together: what has been read determines the candidates left."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .numbers.literals import places_of_points, spellings, tail, written_exponen
 from .rules import MOST, RuleLowering
 
 FEW = 16
-"""Up to how many constants are each read on their own."""
+"""Maximum number of constants that are read separately."""
 
 ZERO = Number(values=frozenset((0,)))
 
@@ -25,16 +25,16 @@ Key = str | int
 
 
 class ConstantPlace(NamedTuple):
-    """The constants that are left, by their numbers, and the members or items that have come."""
+    """The constants left, by number, and the members or items read so far."""
 
     left: tuple[int, ...]
     used: frozenset[Key]
 
 
 class ConstantPlaces:
-    """Different constants that are all objects or all arrays, at one depth in the current rule.
+    """Distinct constants, all objects or all arrays, at one depth in the current rule.
 
-    targets: for each constant the node behind it; beyond: the bytes from there to the node `end`
+    targets: node after each constant; beyond: bytes from there to the node `end`
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class ConstantPlaces:
         self._members: dict[ConstantPlace, int] = {}
 
     def entry(self) -> int:
-        """The node before the opening bracket."""
+        """Return the node before the opening bracket."""
         owner, graph, spacing = self._owner, self._graph, self._owner.form.spacing
         start = ConstantPlace(tuple(range(len(self._parts))), frozenset())
         links: list[Link] = []
@@ -72,7 +72,7 @@ class ConstantPlaces:
         return graph.node(((self._brackets[0], self._brackets[0], graph.node(links=links)),))
 
     def _ends(self, place: ConstantPlace) -> list[int]:
-        """The nodes behind the constants that are complete."""
+        """Return the nodes after the constants that are complete."""
         count = len(place.used)
         return [self._targets[number] for number in place.left if len(self._parts[number]) == count]
 
@@ -80,12 +80,12 @@ class ConstantPlaces:
         return any(len(self._parts[number]) > len(place.used) for number in place.left)
 
     def _unused(self, number: int, used: frozenset[Key]) -> Iterable[Key]:
-        """The members of a constant that may come next."""
+        """Return the members of a constant that may come next."""
         unused = (key for key in self._parts[number] if key not in used)
         return [next(unused)] if self._in_order and len(self._parts[number]) > len(used) else unused
 
     def _member(self, place: ConstantPlace) -> int:
-        """The node before the next member or item."""
+        """Return the node before the next member or item."""
         node = self._members.get(place)
         if node is None:
             before = 1 + self._owner.line(self._depth)
@@ -95,7 +95,9 @@ class ConstantPlaces:
         return node
 
     def _define(self, node: int, place: ConstantPlace) -> None:
-        """The names that may come at a place, each with the constants that have it; or the values of the next item."""
+        """Define a node by the names that may come, each with the constants that have it; or by the values of the next
+        item.
+        """
         having: dict[Key, list[int]] = {}
         spend(100 * len(place.left))
         for number in place.left:
@@ -109,7 +111,7 @@ class ConstantPlaces:
         self._graph.define(node, links=self._texts(entries))
 
     def _texts(self, entries: list[tuple[str, int]]) -> list[Link]:
-        """To strings, each of which leads on to a node."""
+        """Return links to strings, each leading to its node."""
         owner = self._owner
         if owner.form.escapes == "canonical":
             return [(EPSILON, owner.lowering.tree([(spelt(text), after) for text, after in entries]), 0)]
@@ -117,7 +119,7 @@ class ConstantPlaces:
         return [(EPSILON, node, 0) for node in nodes if node is not None]
 
     def _tail(self, key: Key, left: list[int], used: frozenset[Key]) -> int:
-        """The node after a name: colon, value, and what comes after the member."""
+        """Return the node after a name: colon, value, and what comes after the member."""
         name = len(spelt(str(key)))
         return self._graph.lazy_node(
             lambda node: self._define_tail(node, key, left, used),
@@ -132,7 +134,7 @@ class ConstantPlaces:
         self._graph.define(node, links=((EPSILON, owner.gap(spacing.before_colon(), colon), 0),))
 
     def _values(self, key: Key, left: list[int], used: frozenset[Key]) -> list[Link]:
-        """To the values of a member or item, each of which leads on to the constants that have it."""
+        """Return links to the values of a member or item, each leading to the constants that have it."""
         owner = self._owner
         by_value: dict[Any, list[int]] = {}
         for number in left:
@@ -160,7 +162,7 @@ class ConstantPlaces:
         return links + self._inner(containers)
 
     def _number(self, value: Any, after: int) -> Iterator[tuple[bytes, int]]:
-        """The texts of a number, or their mantissas, each with the node behind it."""
+        """Yield the texts of a number, or its mantissas, each with the node after it."""
         text, number, lower = as_written(value), exact(value), self._owner.lowering.lower
         if self._owner.form.spelling == "plain":
             yield text.encode(), after
@@ -174,7 +176,7 @@ class ConstantPlaces:
                 yield mantissa.encode(), behind
 
     def _inner(self, containers: list[tuple[Any, int, ConstantPlace]]) -> list[Link]:
-        """To arrays and objects that are values, each with the node behind it and the place that that is."""
+        """Return links to arrays and objects, given as (value, node after it, its place)."""
         links: list[Link] = []
         for named in (True, False):
             kind = [one for one in containers if is_object(one[0]) == named]
@@ -192,7 +194,7 @@ class ConstantPlaces:
         return links
 
     def _after(self, place: ConstantPlace) -> int:
-        """The node after a member or item: a comma and the next one, or the end."""
+        """Return the node after a member or item: a comma and the next one, or the end."""
         node = self._afters.get(place)
         if node is None:
             node = self._afters[place] = self._graph.lazy_node(
@@ -212,7 +214,9 @@ class ConstantPlaces:
         self._graph.define(node, links=links)
 
     def _shortest(self, place: ConstantPlace, going_on: bool) -> int:
-        """Bytes after a member to after the closing bracket; `going_on`: of constants that have further members."""
+        """Return the bytes from after a member to after the closing bracket; going_on: only constants with further
+        members.
+        """
         count = len(place.used)
         spend(500 * len(place.left))
         return min(
@@ -220,7 +224,7 @@ class ConstantPlaces:
         )
 
     def _rest(self, number: int, used: frozenset[Key]) -> int:
-        """The bytes of a constant's members that have not come, with commas, lines, and the closing bracket."""
+        """Return the bytes of a constant's remaining members, with separators, and the closing bracket."""
         owner = self._owner
         total = 1 + owner.last_line(self._depth) + self._beyond(number)
         before = 1 + owner.line(self._depth)
@@ -232,12 +236,12 @@ class ConstantPlaces:
 
 
 def _members(constant: Any) -> dict[Key, Any]:
-    """The members of an object by name, or the items of an array by index."""
+    """Return the members of an object by name, or the items of an array by index."""
     return {**constant} if is_object(constant) else {index: constant[index] for index in range(len(constant))}
 
 
 def container_kinds(constants: Iterable[Any]) -> list[list[Any]]:
-    """The objects and the arrays among constants, as far as there are some."""
+    """Return the objects and the arrays among constants, as nonempty lists."""
     listed = list(constants)
     kinds = [[one for one in listed if is_object(one)], [one for one in listed if not is_object(one)]]
     return [kind for kind in kinds if kind]

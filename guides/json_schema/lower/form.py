@@ -17,9 +17,9 @@ Whitespace = _Kind | int
 _KINDS = get_args(_Kind)
 
 MOST_BETWEEN = 1_000
-"""The greatest bound on white space between two tokens that can be asked for."""
+"""Maximum bound on white space between two tokens."""
 MOST_SPACES, MOST_TABS = 128, 32
-"""How far a line is indented at most: 32 levels by 4 spaces or by a tab each."""
+"""Maximum indentation of a line: 32 levels of 4 spaces or a tab each."""
 
 _BLANK = Chars(((0x09, 0x0A), (0x0D, 0x0D), (0x20, 0x20)))
 _ANY = Repeat(_BLANK, 0, None)
@@ -47,9 +47,9 @@ class Spacing:
     """White space between tokens.
 
     whitespace: "flexible" allows what json.dumps writes with any indent and its usual separators: one space after a
-    colon or comma, and one line break wherever a line may end, indented by spaces or by tabs, at most MOST_SPACES
-    or MOST_TABS; "compact" allows none; "pretty" wants exactly what json.dumps(indent=indent) writes; "any" allows
-    all of JSON's, without bound; a number up to so many characters of it between two tokens, none around the value.
+    colon or comma, and one line break wherever a line may end, indented by spaces or by tabs, at most MOST_SPACES or
+    MOST_TABS; "compact" allows none; "pretty" requires exactly what json.dumps(indent=indent) writes; "any" allows any
+    JSON white space; a number: up to so many characters of it between two tokens, none around the value
     """
 
     whitespace: Whitespace = "flexible"
@@ -66,7 +66,7 @@ class Spacing:
 
     @property
     def rules(self) -> tuple[Node, ...]:
-        """The nodes among those below that are more than a fixed text or one that may be left out."""
+        """The nodes below that deserve a rule: neither fixed nor one optional text."""
         match self.whitespace:
             case "any" | int():
                 return (self._free(),)
@@ -77,19 +77,19 @@ class Spacing:
 
     @property
     def depends_on_depth(self) -> bool:
-        """Tell whether white space differs from one depth of nesting to another."""
+        """True if white space depends on the depth of nesting."""
         return self.whitespace == "pretty"
 
     def _free(self) -> Node:
-        """All white space of JSON, as much as may stand between two tokens; none where its places are prescribed."""
+        """Return JSON white space up to its bound; nothing if its places are prescribed."""
         return _up_to(self.whitespace) if isinstance(self.whitespace, int) else self.around()
 
     def before_colon(self) -> Node:
-        """Between a member's name and the colon."""
+        """Return the space between a member's name and the colon."""
         return self._free()
 
     def after_colon(self) -> Node:
-        """Between the colon and the value."""
+        """Return the space between the colon and the value."""
         match self.whitespace:
             case "pretty":
                 return _ONE
@@ -99,17 +99,17 @@ class Spacing:
                 return self._free()
 
     def before_comma(self) -> Node:
-        """Between an item and the comma after it."""
+        """Return the space between an item and the comma after it."""
         return self._free()
 
     def after_comma(self, depth: int) -> Node:
-        """Between a comma and the next item, in a container at `depth`."""
+        """Return the space between a comma and the next item, in a container at `depth`."""
         if self.whitespace == "flexible":
             return _PERHAPS_EITHER
         return self.inside(depth)
 
     def inside(self, depth: int) -> Node:
-        """After an opening bracket, before the first item."""
+        """Return the space after an opening bracket, before the first item."""
         match self.whitespace:
             case "pretty":
                 return _line(self.indent * (depth + 1))
@@ -119,7 +119,7 @@ class Spacing:
                 return self._free()
 
     def at_end(self, depth: int) -> Node:
-        """Before the closing bracket of a container with items."""
+        """Return the space before the closing bracket of a container with items."""
         match self.whitespace:
             case "pretty":
                 return _line(self.indent * depth)
@@ -127,11 +127,11 @@ class Spacing:
                 return self.inside(depth)
 
     def when_empty(self) -> Node:
-        """Between the brackets of a container without items."""
+        """Return the space between the brackets of an empty container."""
         return self._free()
 
     def around(self) -> Node:
-        """Before and after the whole value."""
+        """Return the space before and after the whole value."""
         return _ANY if self.whitespace == "any" else _NONE
 
 

@@ -1,4 +1,4 @@
-"""A schema as a graph: its formulas are rules, each worked out when the automaton first reaches it.
+"""A schema as a graph: its formulas are rules, lowered when the automaton first reaches them.
 
 The values of a schema may be a part of other text (`EmbeddedSchema`).
 """
@@ -29,15 +29,15 @@ from .rules import LazyValue, RuleLowering
 from .unique import has_twins
 
 SHORT = 32
-"""Up to how many constants, or members, are few; and how long they are on average."""
+"""Maximum number of constants or members that are few, and their maximum average length."""
 FEW_RULES = 4
-"""Up to how many rules about names are few, which may be told apart by all that they have in common."""
+"""Maximum number of rules on names that are few; their sets of names are then listed."""
 USUAL = 1 << 64
-"""Above the numerators and denominators of usual bounds."""
+"""Exclusive bound on the numerators and denominators of usual bounds."""
 
 
 def weight_of(normal: Normal) -> int:
-    """The cost of lowering a normal form, in strings; HEAVY for what is not so common that this is known."""
+    """Return the cost of lowering a normal form, in units of a string; HEAVY if it is unusual."""
     if not _is_single(normal):
         return HEAVY
     if not (all(map(_is_light, normal.strings)) and all(map(_is_round, normal.numbers))):
@@ -51,12 +51,12 @@ def weight_of(normal: Normal) -> int:
 
 
 def _is_single(normal: Normal) -> bool:
-    """Tell whether there is one kind of arrays and of objects at most, and none by value."""
+    """Test whether there is at most one case of arrays and of objects, and no constants of these types."""
     return not normal.constants and len(normal.arrays) <= 1 and len(normal.objects) <= 1
 
 
 def _are_few(rules: tuple[Rule, ...]) -> bool:
-    """Tell whether rules are few, about names that are all but few, or few."""
+    """Test whether rules are few, each with few names or all but few."""
     return len(rules) <= FEW_RULES and all(_is_light(_without_excluded(rule.names)) for rule in rules)
 
 
@@ -65,7 +65,7 @@ def _without_excluded(names: String) -> String:
 
 
 def _is_light(case: String) -> bool:
-    """Tell whether strings are all, or few."""
+    """Test whether strings are unconstrained, or few."""
     return case == ANY_STRING or (case.values is not None and _are_short(case.values))
 
 
@@ -74,7 +74,7 @@ def _are_short(texts: Collection[str]) -> bool:
 
 
 def _is_round(case: Number) -> bool:
-    """Tell whether numbers are all, or integers, within usual bounds or not."""
+    """Test whether numbers are all or integers, with usual bounds or none."""
     if case.multiple_of not in (None, 1) or case.not_multiple_of or case.excluded or case.values or case.either:
         return False
     bounds = (bound for bound in (case.minimum, case.maximum) if bound is not None)
@@ -82,20 +82,20 @@ def _is_round(case: Number) -> bool:
 
 
 def _is_plain(case: Object) -> bool:
-    """Tell whether an object may be told by a set."""
+    """Test whether a set of members suffices for an object (see `member_set.suits`)."""
     counted = case.max_properties is not None or case.min_properties > len(case.required)
     return not counted and not case.either and not case.some
 
 
 class SchemaLowering(RuleLowering):
-    """Gives the rules of formulas their bodies."""
+    """Defines the bodies of formulas' rules."""
 
     def weight_of(self, formula: Formula) -> int:
-        """As `NamedRule.weight`, of the rule of a member with a formula's values. Raises LimitError."""
+        """Return `NamedRule.weight` of the rule of a member with a formula's values. Raises LimitError."""
         return self._weight(formula, is_member=True)
 
     def _weight(self, formula: Formula, *, is_member: bool) -> int:
-        """The weight of all that is defined with the rule of a formula's values."""
+        """Return the weight of everything defined with the rule of a formula's values."""
         if formula is EVERYTHING:
             return 1
         normal = self.schema.cases(formula)
@@ -103,7 +103,7 @@ class SchemaLowering(RuleLowering):
         if weight == HEAVY or not all(map(self._is_uniform, normal.arrays)):
             return HEAVY
         for case in normal.objects:
-            # What is asked of a member may be anything: that is found out here, where it may be too much.
+            # The formula of a member may be complex; if it is too large, this is noticed here.
             for member in (*case.properties.values(), *(rule.formula for rule in case.rules)):
                 self.schema.has_instance(member)
         if is_member:
@@ -111,29 +111,29 @@ class SchemaLowering(RuleLowering):
         return min(weight, HEAVY)
 
     def _is_uniform(self, case: Array) -> bool:
-        """Tell whether nothing is asked of an array but how many items there are, and of all items the same."""
+        """Test whether an array has only length bounds and one formula for all items."""
         asks = case.prefix or case.contains or case.unique is not None or self.beside_free
         return not asks and (case.max_items == 0 or (case.rest is not NOTHING and self.schema.has_instance(case.rest)))
 
     def define_value(self, start: int, formula: Formula, depth: int) -> None:
-        """Give the current rule its body: the alternatives of the formula."""
+        """Define the body of the current rule: the alternatives of the formula."""
         self.graph.define(start, links=self._alternatives(formula, depth))
 
     def define_member(self, start: int, formula: Formula, depth: int) -> None:
-        """Give the current rule its body: colon, and the alternatives of the formula."""
+        """Define the body of the current rule: colon, and the alternatives of the formula."""
         spacing, promise = self.form.spacing, LazyValue(self, formula, depth + 1).promise
         value = self.graph.promised(self._alternatives(formula, depth + 1), promise)
         colon = self.text(b":", self.gap(spacing.after_colon(), value))
         self.graph.define(start, links=((EPSILON, self.gap(spacing.before_colon(), colon), 0),))
 
     def _alternatives(self, formula: Formula, depth: int) -> list[Link]:
-        """The links to the values of a formula, at the end of which is the end of the current rule."""
+        """Return the links to the values of a formula; they lead to the end of the current rule."""
         normal = self.schema.cases(formula)
         final = self.graph.final()
         words = [b"null"] if normal.null else []
         words += [b"true" if value else b"false" for value in sorted(normal.booleans)]
         entries: list[int | None] = [self.graph.literal(word, final) for word in words]
-        # What many places have in common is a rule of its own: there it is worked out once.
+        # Parts shared by many places are rules of their own, lowered once.
         links: list[Link] = [(CALL, self.number_rule(case), final) for case in normal.numbers]
         for case in normal.strings:
             if case.values is None:
@@ -157,7 +157,7 @@ class SchemaLowering(RuleLowering):
         return links
 
     def _container(self, case: Array | Object, formula: Formula, depth: int, target: int) -> int | None:
-        """The node before an array or object of a formula that goes on at `target`; None if there is none."""
+        """Return the node before an array or object of a formula, continuing at `target`; None if there is none."""
         if isinstance(case, Array):
             return Items(self, case, formula, depth, target).entry()
         if case.either:
@@ -173,13 +173,13 @@ REMEMBERS = (
     "it remembers what has been written, items that must differ (uniqueItems) or names of members that are "
     "counted, which is no part of a grammar"
 )
-# Those of generate.json without options
+# The options of generate.json by default
 _FORM, _OPTIONS = Form("schema", spelling="plain"), SchemaOptions(max_cases=4096)
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedSchema:
-    """The values of a schema, written as `generate.json` without options has them.
+    """The values of a schema in the form of `generate.json` with default options.
 
     text: the schema, as JSON text; fewest: the bytes of a short value
     """
@@ -189,9 +189,9 @@ class EmbeddedSchema:
 
     @classmethod
     def of(cls, text: str) -> EmbeddedSchema:
-        """The values of a schema.
+        """Compile a schema.
 
-        Raises SchemaError for what is no schema, has no instance or cannot be enforced exactly, LimitError.
+        Raises SchemaError if it is malformed, has no instance or cannot be enforced exactly, LimitError.
         """
         schema = _compiled(text)
         schema.check_has_instance()
@@ -200,7 +200,7 @@ class EmbeddedSchema:
         return cls(text, SchemaLowering(schema, _FORM).shortest(schema.root))
 
     def lower_into(self, graph: Graph) -> int:
-        """Add the values to a graph; the start node of their rule."""
+        """Add the values to a graph; return the start node of their rule."""
         return SchemaLowering(_compiled(self.text), _FORM, graph=graph).root()
 
 

@@ -1,8 +1,8 @@
-"""Arrays whose items must differ, out of more values than can be listed: which those are, and what is asked of them.
+"""Arrays of unique items with too many values to list: which arrays these are, and their preconditions.
 
-The graph does not know what has been written: it has such arrays without that condition, and marks where their items
-return to. Whoever reads texts remembers the items (`guides/distinct`). That takes that each item has a value that is
-left, whatever came before. Where a text does not tell these arrays from others, the others go on with `EQUAL_ITEM`.
+The graph does not know what has been written: it omits the condition, and marks the return nodes of items. A
+`DistinctGuide` remembers the items (`guides/distinct`). Every required item must have an unused value, whatever came
+before. Where the text does not separate these arrays from others, the others continue with `EQUAL_ITEM`.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from .objects.names import has_many_rules, is_endless
 from .rules import Measures, Watch
 
 MOST_ITEMS = 100
-"""How many items may have to be there."""
+"""Maximum number of required items."""
 MAX_GROUPS, FEW_GROUPS = 20_000, 1_000
-"""How many sets of formulas are looked at: to tell arrays apart, and only for the names that objects may have."""
+"""Maximum number of sets of formulas examined: to separate arrays, and for names of objects only."""
 
 
 def is_watched(schema: CompiledSchema, case: Array) -> bool:
-    """Tell whether the items of an array must differ, and are not listed."""
+    """Test whether the items of an array must differ and cannot be listed."""
     if not case.unique or (case.max_items is not None and case.max_items <= 1):
         return False
     return not all(schema.constants(part) is not None for part in _parts(case))
 
 
 def _parts(case: Array) -> list[Formula]:
-    """The formulas of the items of an array."""
+    """Return the formulas of the items of an array."""
     return [part for part in (*case.prefix[: case.max_items], case.rest) if part is not NOTHING]
 
 
 def check_watched(schema: CompiledSchema, case: Array, formula: Formula, pointer: str) -> None:
-    """Raise SchemaError for arrays whose items cannot be told to have a value left, LimitError for too many items.
+    """Raise SchemaError if required items may run out of values, LimitError for too many required items.
 
-    formula: what the whole array satisfies
+    formula: of the whole array
     """
     if case.min_items > MOST_ITEMS:
         raise LimitError(
@@ -66,15 +66,15 @@ def check_watched(schema: CompiledSchema, case: Array, formula: Formula, pointer
 
 
 def most_needed(case: Array) -> int:
-    """The number of items that must be there, or of one kind."""
+    """Return the number of required items, or of one kind of them."""
     return max((case.min_items, *(part.min for part in case.contains)))
 
 
 def _check_counted(schema: CompiledSchema, case: Array, pointer: str) -> None:
-    """Raise SchemaError where items that must be there may run out of values, as `contains` counts them.
+    """Raise SchemaError if items required by `contains` may run out of values.
 
-    An array is completed with items that count until these are enough, and then with any: so there must be as many
-    values that count, and as many in all, of which no more count than may.
+    An array is completed with matching items until they suffice, and then with any. So there must be enough matching
+    values, and enough values in all without exceeding the maximum of matches.
     """
     (part, *others), rest = case.contains, case.rest
     if not others and not case.prefix and not part.start and part.min <= MOST_ITEMS:
@@ -93,9 +93,9 @@ def _check_counted(schema: CompiledSchema, case: Array, pointer: str) -> None:
 
 
 def different_values(schema: CompiledSchema, case: Array, part: Formula, formula: Formula) -> list[Any]:
-    """As many different values of an item as must be there: those of the shortest array, if that tells.
+    """Return as many different values of an item as are required; those of the shortest array, if it provides them.
 
-    part, formula: what the item and the whole array satisfy
+    part, formula: of the item and of the whole array
     """
     found = schema.minimal_instance(formula)
     is_told = is_array(found) and len(found) == most_needed(case) and not case.prefix
@@ -105,7 +105,7 @@ def different_values(schema: CompiledSchema, case: Array, part: Formula, formula
 
 
 def _check_prefix(schema: CompiledSchema, case: Array, pointer: str) -> None:
-    """Raise SchemaError where items that must be there may run out of values, or it is not known what they take."""
+    """Raise SchemaError if required items may run out of values, or their bytes are unknown."""
     witness = schema.minimal_instance(schema.formulas.plain(Normal(arrays=(case,))))
     longest = max(map(_length, witness))
     for index in range(case.min_items):
@@ -123,7 +123,7 @@ def _length(value: Any) -> int:
 
 
 def check_told(schema: CompiledSchema, watch: Watch) -> Watch:
-    """The watch, with whether arrays stand beside others, and what names objects may have."""
+    """Return the watch, extended by whether arrays share places with others, and which names objects may have."""
     most = MAX_GROUPS if watch.items else FEW_GROUPS
     todo = [frozenset((schema.root,))]
     seen = set(todo)
@@ -147,7 +147,7 @@ def check_told(schema: CompiledSchema, watch: Watch) -> Watch:
 
 
 def _with_names(schema: CompiledSchema, cases: list[Object], watch: Watch) -> Watch:
-    """The watch, with what names some objects may have besides those that they mention."""
+    """Return the watch, extended by the unlisted names that some objects may have."""
     for case in cases:
         if watch.scarce_names:
             break
@@ -160,7 +160,7 @@ def _with_names(schema: CompiledSchema, cases: list[Object], watch: Watch) -> Wa
 
 
 def _below(schema: CompiledSchema, cases: list[Array], normals: list[Normal]) -> Iterator[frozenset[Formula]]:
-    """The formulas that may be those of one item, or of one member."""
+    """Yield the sets of formulas that one item, or one member, may have."""
     longest = max((len(case.prefix) for case in cases), default=0)
     for index in range(longest + 1):
         yield _live(part for case in cases for part in _items(schema, case, index))
@@ -175,7 +175,7 @@ def _below(schema: CompiledSchema, cases: list[Array], normals: list[Normal]) ->
 
 
 def _named(schema: CompiledSchema, case: Object, name: str) -> Iterator[Formula]:
-    """The formulas that the member of a name may satisfy, as one that must be there and as any."""
+    """Yield the formulas that the member of a name may satisfy, as required by a `some` rule and in general."""
     formula = schema.member(case, name)
     yield formula
     for rule in case.some:
@@ -184,7 +184,7 @@ def _named(schema: CompiledSchema, case: Object, name: str) -> Iterator[Formula]
 
 
 def _regions(schema: CompiledSchema, case: Object) -> Iterator[tuple[String, list[Formula]]]:
-    """The sets of names that an object does not name itself, and what the members of each may satisfy."""
+    """Yield the sets of names that an object does not list, with the possible formulas of their members."""
     if has_many_rules(case):
         yield ANY_STRING, [rule.formula for rule in case.rules]
         return
@@ -194,17 +194,17 @@ def _regions(schema: CompiledSchema, case: Object) -> Iterator[tuple[String, lis
 
 
 def _may_overlap(schema: CompiledSchema, a: String, b: String) -> bool:
-    """Tell whether two sets of names have a common one, or it takes too much to tell."""
+    """Test whether two sets of names overlap, or deciding it takes too long."""
     spend(500)
     try:
         return schema.overlaps(a, b)
     except LimitError:
-        spend(0)  # raises the error again where it is the call that takes too much
+        spend(0)  # raises again if the limits of the whole call are exceeded
         return True
 
 
 def _items(schema: CompiledSchema, case: Array, index: int) -> Iterator[Formula]:
-    """The formulas that the item at an index may satisfy, as one that `contains` counts and as one that it does not."""
+    """Yield the formulas that the item at an index may satisfy: any, matched by a `contains`, and unmatched."""
     item, formulas = arrays.item(case, index), schema.formulas
     yield item
     for part in case.contains:
@@ -217,7 +217,7 @@ def _live(formulas: Any) -> frozenset[Formula]:
 
 
 def has_twins(constant: Any) -> bool:
-    """Tell whether two items of an array within a constant are equal."""
+    """Test whether two items of an array within a constant are equal."""
     waiting = [constant]
     while waiting:
         value = waiting.pop()

@@ -1,5 +1,5 @@
-"""Reading: JSON text or objects in, checked documents out.
+"""Reading: from JSON text or objects to checked documents.
 
-In: a schema, resources by URI, contexts. Out: `Documents`, whose `Subschema`s know their draft, their place and what
-they refer to. Says nothing of values yet. Imports no other room.
+In: a schema, resources by URI, contexts. Out: `Documents`, whose `Subschema`s know their draft, their place and their
+references. Knows nothing of instances. Imports no other room.
 """

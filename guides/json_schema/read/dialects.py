@@ -1,8 +1,8 @@
-"""The drafts of JSON Schema: which keywords each knows, and what their values must look like.
+"""The drafts of JSON Schema: the keywords of each, and the checks of their values.
 
-Without `$schema` the newest draft is assumed, extended by what older drafts wrote and newer ones cannot
-mean otherwise: `definitions`, `dependencies`, array-form `items` with `additionalItems`, and boolean
-`exclusiveMinimum`/`exclusiveMaximum`. The same forms are read in the newer drafts when they are named.
+Without `$schema` the newest draft is assumed, extended by unambiguous older forms: `definitions`, `dependencies`,
+array-form `items` with `additionalItems`, and boolean `exclusiveMinimum`/`exclusiveMaximum`. Newer drafts accept these
+forms also if they are named.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ _EVERY_TYPE = frozenset(TYPES)
 WELL_FORMED = "without lone surrogates (U+D800 to U+DFFF), which UTF-8 cannot write: remove them"
 
 Check = Callable[[Any], str | None]
-"""Says what a keyword's value should have been, or None if it is fine."""
+"""Returns what a keyword's value should have been, or None if it is valid."""
 
 
 def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
-    """Tell whether a JSON value is an object."""
+    """Test whether a JSON value is an object."""
     return isinstance(value, dict)
 
 
 def is_array(value: Any) -> TypeGuard[list[Any]]:
-    """Tell whether a JSON value is an array."""
+    """Test whether a JSON value is an array."""
     return isinstance(value, list)
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether a JSON value is a number (booleans are not, whatever Python thinks)."""
+    """Test whether a JSON value is a number; in JSON booleans are not."""
     return isinstance(value, (int, float, Fraction)) and not isinstance(value, bool)
 
 
 def is_writable(text: str) -> bool:
-    """Tell whether a text has no lone surrogates, which UTF-8 cannot write."""
+    """Test whether a text has no lone surrogates, which UTF-8 cannot encode."""
     return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def only_strings(values: Iterable[Any]) -> bool:
-    """Tell whether all values are plain strings: lists of constants mostly are, and may be long."""
+    """Test whether all values are plain strings, as in most lists of constants."""
     return set(map(type, values)) <= {str}
 
 
 def type_of(value: Any) -> str:
-    """The JSON type of a value that is no number."""
+    """Return the JSON type of a value that is no number."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -63,7 +63,7 @@ def type_of(value: Any) -> str:
 
 
 def exact(value: Any) -> int | Fraction:
-    """The number that a JSON literal denotes, in decimal: 0.1 is a tenth. Integers come back as `int`."""
+    """Return the exact decimal number that a JSON literal denotes: 0.1 is a tenth. Integers are `int`."""
     if isinstance(value, int):
         return int(value)
     fraction = value if isinstance(value, Fraction) else Fraction(float.__repr__(value))
@@ -71,7 +71,7 @@ def exact(value: Any) -> int | Fraction:
 
 
 class Written(Fraction):
-    """A number that a schema's text has with a fraction or an exponent; `text`: as it is written there."""
+    """A number that the schema writes with a fraction or an exponent; text: its spelling there."""
 
     text: str
 
@@ -82,14 +82,14 @@ class Written(Fraction):
 
 
 def as_written(value: Any) -> str:
-    """The text of a number in a schema; of a Python value, as json.dumps writes it."""
+    """Return a number as the schema writes it; a Python value as json.dumps writes it."""
     if isinstance(value, Written):
         return value.text
     return str(int(value)) if isinstance(value, int) else float.__repr__(float(value))
 
 
 def is_real(text: str) -> bool:
-    """Tell whether a number is written with a fraction or an exponent."""
+    """Test whether a number is written with a fraction or an exponent."""
     return any(char in ".eE" for char in text)
 
 
@@ -134,7 +134,7 @@ def _quote(value: Any) -> str | None:
 
 
 def expected_names(value: Any) -> str | None:
-    """The kind that a list of names should have been, or None if it is fine."""
+    """Return what a list of names should have been, or None if it is valid."""
     if not is_array(value) or not (only_strings(value) or all(isinstance(name, str) for name in value)):
         return "an array of strings"
     spend(2 * len(value))
@@ -166,7 +166,7 @@ def _values(value: Any) -> str | None:
 
 
 def _constant(value: Any) -> str | None:
-    """The fault of a JSON value; without recursion, and so that values that hold themselves end."""
+    """Return the fault of a JSON value, or None. Iterative; terminates for cyclic values."""
     waiting: list[Any] = [value]
     seen: set[int] = set()
     while waiting:
@@ -199,7 +199,7 @@ def _anything(value: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Keyword:
-    """The reading of a keyword: where schemas lie in its value (`kind`), and the check of the value itself."""
+    """A keyword: where schemas lie in its value (`kind`), and the check of the value itself."""
 
     kind: Kind
     check: Check
@@ -278,7 +278,7 @@ class Dialect:
     """One draft.
 
     draft: 4, 6, 7, 2019 or 2020
-    keywords: every keyword that constrains or holds schemas; all others are annotations
+    keywords: all keywords that constrain or hold schemas; others are annotations
     id_keyword: the keyword that names a resource
     """
 
@@ -289,16 +289,16 @@ class Dialect:
 
     @property
     def ref_alone(self) -> bool:
-        """Tell whether `$ref` silences the keywords beside it."""
+        """True if `$ref` disables the keywords beside it."""
         return self.draft <= 7
 
     @property
     def integer_is_notation(self) -> bool:
-        """Tell whether `1.0` is no integer because of how it is written."""
+        """True if `1.0` is no integer, because of its notation."""
         return self.draft == 4
 
     def without_validation(self) -> Dialect:
-        """The dialect of a metaschema whose `$vocabulary` leaves the validation vocabulary out."""
+        """Return the dialect of a metaschema whose `$vocabulary` omits the validation vocabulary."""
         kept = {key: rule for key, rule in self.keywords.items() if not rule.validates or key == "format"}
         return replace(self, keywords=kept)
 
@@ -319,5 +319,5 @@ _BY_URI = {_key(dialect.uri): dialect for dialect in DIALECTS} | {"json-schema.o
 
 
 def dialect_of(uri: str) -> Dialect | None:
-    """The dialect that a `$schema` names (with or without `#`, http or https), or None."""
+    """Return the dialect that a `$schema` names (with or without `#`, http or https), or None."""
     return _BY_URI.get(_key(uri))

@@ -1,4 +1,4 @@
-"""The one door to the regular expression front end."""
+"""The only access to the regular expression front end."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ...regex import parse as parse_regex
 from ...syntax import Alternation, Chars, Literal, Node, Sequence
 
 MOST_TEXTS = 32
-"""Up to how many texts a pattern may have to be taken for a list of them."""
+"""Maximum number of texts of a pattern that is read as a list of them."""
 
 
 @kept(1024, 16 << 20)
 def parse(pattern: str) -> Node:
-    """The strings in which an ECMA-262 pattern is found. Raises PatternError."""
+    """Return the strings in which an ECMA-262 pattern matches. Raises PatternError."""
     return parse_regex(pattern, dialect="ecma", search=True)
 
 
 class Conditions(NamedTuple):
-    """Patterns that are found in a string, and patterns that are not."""
+    """Patterns that must match in a string, and patterns that must not."""
 
     found: frozenset[str]
     absent: frozenset[str]
@@ -32,7 +32,7 @@ class Conditions(NamedTuple):
 
 @kept(1024, 4 << 20)
 def conditions(pattern: str) -> Conditions:
-    """The conditions of a pattern, as several patterns where it looks ahead from the start and is too large as one.
+    """Return the conditions of a pattern: several if it is too large and begins with lookaheads, else itself.
 
     Raises PatternError, and LimitError where one of the patterns is too large.
     """
@@ -40,7 +40,7 @@ def conditions(pattern: str) -> Conditions:
     try:
         parse(pattern)
     except LimitError:
-        spend(0)  # raises the error again where it is the call that takes too much
+        spend(0)  # raises again if the limits of the whole call are exceeded
         apart = looks_apart(pattern)
         if apart is None:
             raise
@@ -54,7 +54,7 @@ _PIECE = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|.", re.DOTALL)
 
 
 def looks_apart(pattern: str) -> Conditions | None:
-    """`^(?=a)(?!b)c` as `^(?:a)`, `^c`, and not `^(?:b)`; None where the pattern does not begin so."""
+    """Split `^(?=a)(?!b)c` into `^(?:a)`, `^c`, and not `^(?:b)`; None if the pattern has no such beginning."""
     found: list[str] = []
     absent: list[str] = []
     at = 1
@@ -72,7 +72,7 @@ def looks_apart(pattern: str) -> Conditions | None:
 
 
 def _pieces(pattern: str, at: int) -> Iterator[tuple[int, int, str]]:
-    """Characters, escapes and classes from a place on: where each ends, how many groups are open there, the piece."""
+    """Yield characters, escapes and classes from an offset: (end, number of open groups there, text)."""
     depth = 0
     for piece in _PIECE.finditer(pattern, at):
         depth += (piece[0] == "(") - (piece[0] == ")")
@@ -81,13 +81,13 @@ def _pieces(pattern: str, at: int) -> Iterator[tuple[int, int, str]]:
 
 @kept(1024, 4 << 20)
 def few_texts(pattern: str) -> frozenset[str] | None:
-    """All strings in which a pattern is found, if they are a few that its syntax tells. Raises PatternError."""
+    """Return all strings in which a pattern matches, if its syntax shows that they are few. Raises PatternError."""
     return _texts(parse(pattern))
 
 
 @kept(1024, 1 << 20)
 def beginning(pattern: str) -> bytes:
-    """The beginning of all strings in which a pattern is found, as far as its syntax tells. Raises PatternError."""
+    """Return the common literal beginning of all strings in which a pattern matches. Raises PatternError."""
     node = parse(pattern)
     first = node.items[0] if isinstance(node, Sequence) and node.items else node
     return first.data if isinstance(first, Literal) else b""

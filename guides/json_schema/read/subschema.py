@@ -1,7 +1,6 @@
 """Subschemas, the schema objects of a document at their places, and resources, which have a URI of their own.
 
-The text of a schema is JSON whose numbers are exact, and whose objects name no member twice. `show` has values in
-messages.
+Schema text is JSON with exact numbers, in which an object must not repeat a name. `show` formats values for messages.
 """
 
 from __future__ import annotations
@@ -16,7 +15,9 @@ from .dialects import MAX_DIGITS, Dialect, Written, is_array, is_object
 
 
 def parsed(schema: dict[str, Any] | bool | str) -> dict[str, Any] | bool:
-    """A schema, read if it is JSON text. Raises SchemaError for what is none, LimitError for what is too deep."""
+    """Return a schema, parsed if it is JSON text. Raises SchemaError if it is malformed, LimitError if it is too
+    deep.
+    """
     value: Any = schema
     if isinstance(schema, str):
         try:
@@ -70,7 +71,7 @@ _shown.maxlevel = 4
 
 
 def show(value: Any) -> str:
-    """A value as Python writes it, in at most MAX_SHOWN characters."""
+    """Return the repr of a value, in at most MAX_SHOWN characters."""
     try:
         text = _shown.repr(value)
     except (ValueError, RecursionError):
@@ -79,7 +80,7 @@ def show(value: Any) -> str:
 
 
 class Resource:
-    """A schema with a URI of its own: the base of the references inside it. `Documents` knows where it begins."""
+    """A schema with a URI of its own, the base of references inside it. `Documents` knows its root."""
 
     __slots__ = ("dialect", "is_recursive", "uri")
 
@@ -108,7 +109,7 @@ class Subschema:
         return self.pointer_to()
 
     def pointer_to(self, *keys: str | int) -> str:
-        """The place of a keyword of it, or of what lies below."""
+        """Return the place of a keyword of the subschema, or of a part below."""
         path: list[tuple[str | int, ...]] = [keys]
         place: Subschema | None = self
         top = self
@@ -117,26 +118,26 @@ class Subschema:
             top, place = place, place.parent
         parts = [step_of(key) for step in reversed(path) for key in step]
         uri = top.resource.uri
-        # Lone surrogates, which no message could be written with, are told by their numbers.
+        # Messages cannot contain lone surrogates, so their code points are shown.
         return (uri + "#" + "".join("/" + part for part in parts)).encode("utf-8", "backslashreplace").decode()
 
     def error(self, reason: str, *keys: str | int) -> SchemaError:
-        """The error that says what is wrong here."""
+        """Return a SchemaError with the place of this subschema."""
         return SchemaError(reason, self.pointer_to(*keys))
 
 
 def key_of(step: str) -> str:
-    """The name, or the number, that a step of a JSON pointer stands for."""
+    """Decode a step of a JSON pointer to a name or a number."""
     return step.replace("~1", "/").replace("~0", "~")
 
 
 def step_of(key: str | int) -> str:
-    """The step of a JSON pointer that stands for a name or a number."""
+    """Encode a name or a number as a step of a JSON pointer."""
     return str(key).replace("~", "~0").replace("/", "~1")
 
 
 def without(value: Any, pointer: str) -> Any:
-    """A schema without the keyword at a JSON pointer, a copy as far as it differs; None if it has none there."""
+    """Return a schema without the keyword at a JSON pointer, copying what differs; None if there is no such keyword."""
     return _without(value, [key_of(step) for step in pointer.split("/")[1:]])
 
 

@@ -1,5 +1,5 @@
 """Witnesses: which formulas have an instance, and a small one of each.
 
-In: the algebra's normal forms. Out: values, the cases that have any, where a schema contradicts itself, and members of
-sets of strings, with the `StringLanguage` that the algebra asks. Imports automata, algebra and read.
+In: the algebra's normal forms. Out: instances, satisfiable cases, the place of contradictions in a schema, and members
+of sets of strings; also the `StringLanguage` of the algebra. Imports automata, algebra and read.
 """

@@ -21,7 +21,7 @@ Item = TypeVar("Item")
 
 
 class ItemChain(NamedTuple):
-    """The first items of an array: how many satisfy each `contains`, the last of them, and those before it."""
+    """The first items of an array, as a linked list: matches of each `contains`, size, last item and its formula."""
 
     counts: Counts
     size: int
@@ -30,7 +30,7 @@ class ItemChain(NamedTuple):
     before: ItemChain | None
 
     def items(self) -> tuple[list[Formula], list[Any]]:
-        """The formulas of all items, and instances of those."""
+        """Return the formulas of all items, and their instances."""
         formulas: list[Formula] = []
         items: list[Any] = []
         choice: ItemChain = self
@@ -42,7 +42,7 @@ class ItemChain(NamedTuple):
 
 
 class Replay(Generic[Item]):
-    """The items of an iterator, as often as one asks, taken from it when first needed."""
+    """An iterator that can be iterated repeatedly; items are taken from the source on demand."""
 
     def __init__(self, source: Iterator[Item]) -> None:
         self._source = source
@@ -73,7 +73,7 @@ class ArrayWitnesses:
         self._formulas = normaliser.formulas
 
     def build(self, case: Array, ask: Ask) -> Any:
-        """An array of the case, or NO_INSTANCE."""
+        """Return an array of the case, or NO_INSTANCE."""
         if case.min_items == 0 and case.unique is not False and not any(part.min for part in case.contains):
             return []
         spend(20 * min(case.min_items, UNREACHED))
@@ -92,7 +92,7 @@ class ArrayWitnesses:
         return self._unique(formulas, items, ask) if case.unique else items
 
     def _with_contents(self, case: Array, ask: Ask) -> Any:
-        """Choose for every item which of the `contains` it satisfies, so that all counts come out right."""
+        """Choose for every item which `contains` it satisfies, so that all counts are met."""
         parts = case.contains
         settled = max(len(case.prefix), *(part.start for part in parts))
         limit = max(settled, case.min_items) + sum(part.min for part in parts) + 1
@@ -123,8 +123,8 @@ class ArrayWitnesses:
                 if counts is None:
                     continue
                 after = ItemChain(counts, choice.size + 1, formula, item, choice)
-                # Of choices with the same counts one will do, whatever their length once all items are
-                # alike; where items must differ, what each of them satisfies matters as well.
+                # One choice per combination of counts is enough, of any length once all items are alike. Where items
+                # must differ, the formulas of the items matter as well.
                 late = choice.size >= settled and choice.size >= case.min_items and not case.unique
                 kinds = self._kinds(after) if case.unique else None
                 key = (None if late else after.size, counts, kinds)
@@ -137,14 +137,14 @@ class ArrayWitnesses:
         return NO_INSTANCE
 
     def _kinds_at(self, case: Array, index: int, kinds_of: Kinds) -> Replay[Kind]:
-        """The ways in which the item at `index` can satisfy the `contains` or not, each with its formula."""
+        """Return the combinations of `contains` that the item at `index` can satisfy, each with its formula."""
         base, active = arrays.item(case, index), tuple(index >= part.start for part in case.contains)
         if (base, active) not in kinds_of:
             kinds_of[base, active] = Replay(self._chosen(case, active, 0, base))
         return kinds_of[base, active]
 
     def _covers(self, case: Array, limit: int, kinds_of: Kinds, ask: Ask) -> bool:
-        """Tell whether for each `contains` that must be met some item is known that does."""
+        """Test whether for each required `contains` a possible item is known."""
         missing = {number for number, part in enumerate(case.contains) if part.min}
         settled = max(len(case.prefix), *(part.start for part in case.contains))
         for index in range(min(settled + 1, limit)):
@@ -164,7 +164,7 @@ class ArrayWitnesses:
     def _chosen(
         self, case: Array, active: tuple[bool, ...], number: int, formula: Formula
     ) -> Iterator[tuple[tuple[bool, ...], Formula]]:
-        """The ways from `contains` number `number` on, but for those that contradict themselves at first sight."""
+        """Yield the combinations from `contains` number `number` on, without obvious contradictions."""
         if formula is NOTHING:
             return
         if number == len(case.contains):
@@ -181,7 +181,7 @@ class ArrayWitnesses:
             yield (False, *rest), whole
 
     def _with_twins(self, case: Array, ask: Ask) -> Any:
-        """Two equal items somewhere: the first two, unless the front differs."""
+        """Return an array with two equal items, the earliest possible pair."""
         last = max(len(case.prefix) + 2, case.min_items)
         last = last if case.max_items is None else min(last, case.max_items)
         for j in range(1, last):
@@ -197,14 +197,14 @@ class ArrayWitnesses:
         return NO_INSTANCE
 
     def _unique(self, formulas: Sequence[Formula], items: Sequence[Any], ask: Ask) -> Any:
-        """Different instances of the formulas; `items` are instances that may be equal."""
+        """Return different instances of the formulas; `items` are instances, possibly equal."""
         if len({json_key(item) for item in items}) == len(items):
             return list(items)
         pools = {formula: self._several(formula, len(items), ask) for formula in dict.fromkeys(formulas)}
         return _matching([pools[formula] for formula in formulas])
 
     def more(self, case: Array, count: int, ask: Ask) -> Iterator[Any]:
-        """Further arrays of the case: longer ones, and ones with other items."""
+        """Yield further arrays of the case: longer ones, and ones with other items."""
         longest = case.min_items + count if case.max_items is None else case.max_items
         bases: list[Any] = [self.build(case, ask)]
         for length in range(case.min_items + 1, min(case.min_items + count, longest) + 1):
@@ -226,7 +226,7 @@ class ArrayWitnesses:
 
 
 def changes(bases: list[Any], changed: Callable[[Any], Iterator[Any]], count: int) -> Iterator[Any]:
-    """The values that some can be changed to, those with the fewest changes first, until so many were met or all."""
+    """Yield the values reachable by changes, fewest changes first, until enough distinct ones were seen."""
     seen = set(map(json_key, bases))
     waiting = deque(bases)
     while waiting and len(seen) <= 4 * count:
@@ -240,13 +240,13 @@ def changes(bases: list[Any], changed: Callable[[Any], Iterator[Any]], count: in
 
 
 def _left(case: Array, choice: ItemChain) -> int:
-    """The number of items and matches that an array still needs."""
+    """Return the number of items and matches that an array still needs."""
     matches = sum(max(part.min - count, 0) for count, part in zip(choice.counts, case.contains, strict=True))
     return matches + max(case.min_items - choice.size, 0)
 
 
 def _counted(counts: Counts, chosen: tuple[bool, ...], parts: tuple[Contains, ...]) -> Counts | None:
-    """The counts after an item, as far as they matter; None if a maximum is passed."""
+    """Return the counts after an item, capped where they stop to matter; None if a maximum is exceeded."""
     after: list[int] = []
     for count, holds, part in zip(counts, chosen, parts, strict=True):
         total = count + holds
@@ -257,7 +257,7 @@ def _counted(counts: Counts, chosen: tuple[bool, ...], parts: tuple[Contains, ..
 
 
 def _matching(pools: list[list[Any]]) -> Any:
-    """One value from each pool, all different (augmenting paths); NO_INSTANCE if there are too few."""
+    """Return one value from each pool, all different (augmenting paths); NO_INSTANCE if that is impossible."""
     values = {json_key(value): value for pool in {id(pool): pool for pool in pools}.values() for value in pool}
     by_pool = {id(pool): [json_key(value) for value in pool] for pool in pools}
     keys = [by_pool[id(pool)] for pool in pools]
@@ -279,7 +279,7 @@ def _matching(pools: list[list[Any]]) -> Any:
 
 
 def _path(start: int, keys: list[list[Any]], owner: dict[Any, int]) -> tuple[Any, dict[Any, int]] | None:
-    """A value that no item has, reached breadth first from an item without one, and who reached each value."""
+    """Return a free value reached breadth first from an item without one, and the item that reached each value."""
     came_from: dict[Any, int] = {}
     waiting = [start]
     for index in waiting:

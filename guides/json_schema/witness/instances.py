@@ -1,6 +1,6 @@
-"""Definitions that the builders of witnesses share.
+"""Common definitions of the witness builders.
 
-Some numbers stand for a whole set of numbers: whoever measures a text may take any other of the set.
+Some numbers stand for a whole set; the measured text may have any other number of the set.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..algebra.formula import Formula
 
 
 class _NoInstance:
-    """Stands for the witness of a formula that has none."""
+    """The absence of a witness."""
 
     def __bool__(self) -> bool:
         raise TypeError("compare with NO_INSTANCE by identity: witnesses may be false themselves")
@@ -23,14 +23,14 @@ class _NoInstance:
 
 NO_INSTANCE: Final = _NoInstance()
 Ask = Callable[[Formula], Any]
-"""Gives the witness of a formula, or NO_INSTANCE if none is known (yet)."""
+"""Returns the witness of a formula, or NO_INSTANCE if none is known (yet)."""
 Several = Callable[[Formula, int, Ask], list[Any]]
-"""Gives up to so many different instances of a formula."""
+"""Returns up to so many different instances of a formula."""
 
 
 @runtime_checkable
 class Standing(Protocol):
-    """A number that is one of those in `case`."""
+    """A number that stands for the set `case`."""
 
     case: Number
 
@@ -48,9 +48,9 @@ class _Float(float):
 
 
 def of_number(case: Number) -> Any:
-    """A number of the set as a JSON value: int, float where the notation asks for it, else a Fraction.
+    """Return a number of the set as a JSON value: int, float where the notation asks for it, else a Fraction.
 
-    Where it has several digits there may be others with fewer: it tells which set it is of.
+    A number of several digits may be longer than others of its set, so it carries the set.
     """
     value = numbers.smallest(case)
     whole = value == value // 1

@@ -1,4 +1,4 @@
-"""Small objects for the cases of a normal form, and the sets of names that its rules tell apart."""
+"""Small objects for the cases of a normal form, and the sets of names that its rules distinguish."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANY_NAME = String()
 
 
 class Begun(NamedTuple):
-    """An object of which some members are found: the names of all that must be there, and the first of them."""
+    """An object in progress: the names of its required members, and those found so far."""
 
     case: Object
     names: list[str]
@@ -43,7 +43,7 @@ class ObjectWitnesses:
         self._begun: Begun | None = None
 
     def spread(self, case: Object) -> Iterator[Object]:
-        """The case as alternatives whose `some` are about unnamed members, of which there is no end."""
+        """Yield the case as alternatives whose remaining `some` rules concern unlimited unnamed members."""
         spend(200)
         for position, rule in enumerate(case.some):
             spend(10 * len(case.properties))
@@ -66,7 +66,7 @@ class ObjectWitnesses:
         yield case
 
     def _finite(self, names: String) -> list[str] | None:
-        """All names of a small set, or None if there are many."""
+        """Return all names of a small set, or None if there are many."""
         if names.values is not None:
             return sorted(names.values)
         if not names.patterns and not names.formats and names.quote is None and (names.max_length or FEW) > 1:
@@ -80,7 +80,7 @@ class ObjectWitnesses:
         return objects.member(case, name, self._formulas, self._language)
 
     def build(self, case: Object, ask: Ask) -> Any:
-        """An object of the case, or NO_INSTANCE."""
+        """Return an object of the case, or NO_INSTANCE."""
         if case.either:
             return self._chosen(case, ask)
         if case.max_properties is not None and len(case.required) > case.max_properties:
@@ -97,9 +97,9 @@ class ObjectWitnesses:
         return result
 
     def _required(self, case: Object, ask: Ask) -> dict[str, Any] | None:
-        """The members that must be there; None if one has no witness so far.
+        """Return the required members; None if one has no witness so far.
 
-        An object is asked for again as soon as that one has: one that must have many goes on there.
+        When that witness is found, the object is requested again; one with many members then resumes here.
         """
         begun = self._begun
         if begun is None or begun.case is not case:
@@ -118,7 +118,7 @@ class ObjectWitnesses:
         return dict(begun.found)
 
     def _chosen(self, case: Object, ask: Ask) -> Any:
-        """As `build`, where of each group an alternative is to be chosen: the first that leaves one to the others."""
+        """Return `build` of a case with groups: the first combination of alternatives that has an object."""
         spend(500)
         if self.build(replace(case, either=()), ask) is NO_INSTANCE:
             return NO_INSTANCE
@@ -130,7 +130,7 @@ class ObjectWitnesses:
         return NO_INSTANCE
 
     def split(self, case: Object) -> Iterator[Object]:
-        """The case with each alternative of its smallest group, the other groups narrowed by it."""
+        """Yield the case with each alternative of its smallest group, which narrows the other groups."""
         smallest = min(case.either, key=len)
         others = replace(case, either=tuple(group for group in case.either if group is not smallest))
         for one in smallest:
@@ -139,7 +139,7 @@ class ObjectWitnesses:
                 yield both
 
     def multiplied(self, cases: list[Object]) -> Iterator[Object]:
-        """The cases as alternatives without groups. Raises LimitError for too many, dead ends counted too."""
+        """Yield the cases as alternatives without groups. Raises LimitError for too many, dead ends included."""
         waiting = cases[::-1]
         count = 0
         while waiting:
@@ -157,7 +157,7 @@ class ObjectWitnesses:
                 )
 
     def _add_some(self, case: Object, result: dict[str, Any], ask: Ask) -> bool:
-        """Add an unnamed member for every `some`; one serves several only where the maximum asks for it."""
+        """Add an unnamed member for every `some`; a member serves several rules only if the maximum requires it."""
         room = len(case.some) if case.max_properties is None else case.max_properties - len(result)
         for groups in _partitions(list(case.some), room):
             added = dict(result)
@@ -204,7 +204,7 @@ class ObjectWitnesses:
         return len(result) >= case.min_properties
 
     def _names(self, names: String | None, count: int) -> list[str]:
-        """Up to `count` names of a set."""
+        """Return up to `count` names of a set."""
         if names is None:
             return []
         if names != String(excluded=names.excluded):
@@ -213,7 +213,7 @@ class ObjectWitnesses:
         return [name for name in numbered if name not in names.excluded][:count]
 
     def regions(self, case: Object, names: String) -> list[tuple[String, Formula]]:
-        """Unnamed members whose names are in `names`: disjoint sets of names, and what each set's satisfy."""
+        """Return disjoint sets of the unnamed members in `names`, with the formula of each."""
         free = strings.exclude(names, case.properties, self._language)
         parts: list[tuple[String, Formula]] = [] if free is None else [(free, EVERYTHING)]
         for rule in case.rules:
@@ -237,7 +237,7 @@ class ObjectWitnesses:
         return parts
 
     def _is_empty(self, patterns: frozenset[str]) -> bool:
-        """Tell whether no name meets several patterns at once; without asking, regions double with each pattern."""
+        """Test whether no name matches several patterns; otherwise each pattern would double the regions."""
         if len(patterns) < 2:
             return False
         try:
@@ -246,7 +246,7 @@ class ObjectWitnesses:
             return False
 
     def _tidied(self, names: String) -> String:
-        """The same names without conditions that the patterns leave nothing to."""
+        """Return the same names without conditions that the patterns imply."""
         if not names.patterns or not (names.not_patterns or names.excluded):
             return names
         matching = String(patterns=names.patterns)
@@ -257,7 +257,7 @@ class ObjectWitnesses:
         )
 
     def more(self, case: Object, count: int, ask: Ask) -> Iterator[Any]:
-        """Further objects of the case: with other values, and with further members."""
+        """Yield further objects of the case: with other values, and with further members."""
         base = self.build(case, ask)
         if base is NO_INSTANCE:
             return
@@ -272,7 +272,7 @@ class ObjectWitnesses:
                 yield found
 
     def _others(self, case: Object, base: dict[str, Any], count: int, ask: Ask) -> Iterator[tuple[str, Any]]:
-        """Members that an object may have in the place of its own, or beside these."""
+        """Yield members that an object may have in place of its own, or in addition."""
         for name in (*base, *(name for name in case.properties if name not in base)):
             for value in self._several(self._member(case, name), count, ask):
                 yield name, value
@@ -284,7 +284,7 @@ class ObjectWitnesses:
 
 
 def _partitions(rules: list[Rule], room: int) -> Iterator[list[list[Rule]]]:
-    """The ways to put rules into at most `room` groups, most groups first."""
+    """Yield the partitions of rules into at most `room` groups, most groups first."""
     if room >= len(rules) > MANY_RULES:
         yield [[rule] for rule in rules]
         return

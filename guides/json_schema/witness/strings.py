@@ -1,6 +1,6 @@
-"""Members of a set of strings, short ones first: those on short ways through its conditions, read side by side.
+"""Members of a set of strings, short ones first, by a search in the product of its conditions.
 
-Where a short text of one of the patterns or formats meets all conditions, the syntax tells it without a search.
+If a short match of one of the patterns or formats meets all conditions, no search is needed.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from ..read import formats, patterns
 from ..read.patterns import parse
 
 LONG = 1000
-"""From how many characters on texts are read by an automaton, and are short ones in which one is repeated."""
+"""Minimum length from which texts are read by an automaton, and long members are short ones with a repeated
+character."""
 MAX_ANSWERS = 10_000
-"""How many answers on membership a `PatternLanguage` remembers."""
+"""Maximum number of memberships that a `PatternLanguage` caches."""
 
 
 def examples(case: String, count: int) -> list[str]:
-    """Up to `count` different members, short ones first; fewer only if there are no more."""
+    """Return up to `count` different members, short ones first; fewer only if there are no more."""
     if case.values is not None:
         return list(_shortest_of(case.values, count))
     text = _told(case) if count == 1 and not case.either else None
@@ -38,7 +39,7 @@ def examples(case: String, count: int) -> list[str]:
 
 @kept(4096, 16 << 20)
 def _found(case: String, count: int) -> tuple[str, ...]:
-    """As `examples`, by a search; texts that are excluded are found, too, and left out."""
+    """Return `examples` by a search, which also finds excluded texts and drops them."""
     texts = (lengths(node) for node, wanted in conditions_of(case) if wanted and not has_table(node))
     if any(longest < case.min_length for _, longest in texts):
         return ()
@@ -50,12 +51,12 @@ def _found(case: String, count: int) -> tuple[str, ...]:
         if text not in case.excluded:
             found.append(text)
             held += len(text)
-            spend_growth(0, held + len(text) * (count - len(found)))  # those that follow are as long
+            spend_growth(0, held + len(text) * (count - len(found)))  # the remaining ones are as long
     return tuple(found)
 
 
 def _lengthened(case: String, count: int) -> list[str] | None:
-    """Long members: one of any length with a character of it repeated; None if that is not enough."""
+    """Return long members, by repeating a character of a shorter text; None if that yields too few."""
     free = _free(case)
     text = next(free.texts(1, _first_of), None)
     if text is None:
@@ -70,14 +71,14 @@ def _lengthened(case: String, count: int) -> list[str] | None:
 
 
 def _free(case: String) -> Conjunction:
-    """The strings of a set whatever their length is, those that are excluded among them."""
+    """Return the set without length bounds and exclusions."""
     return conjunction(replace(case, min_length=0, max_length=None, excluded=NO_NAMES))
 
 
 def is_empty(case: String) -> bool:
-    """Tell whether a set of strings that is no quotation has no member.
+    """Test whether a set of strings, not a quotation, is empty.
 
-    Patterns that may be found anywhere are often all found in a text that has a match of each behind the other.
+    Several unanchored patterns often all match in the concatenation of a match of each.
     """
     if case.values is None and len(case.patterns) > 1:
         texts = [_brief_match(pattern, 0, None) for pattern in sorted(case.patterns)]
@@ -95,9 +96,9 @@ def _shortest_of(texts: frozenset[str], count: int) -> tuple[str, ...]:
 
 
 def _told(case: String) -> str | None:
-    """A short member that one of the patterns or formats tells without a search; None if none does.
+    """Return a short member found by syntax alone; None if there is none.
 
-    Of a set that only refuses patterns and formats it is the empty text.
+    It is the empty text if the set only refuses patterns and formats, and contains it.
     """
     if not (case.patterns or case.formats) and is_member(case, ""):
         return ""
@@ -112,7 +113,7 @@ def _told(case: String) -> str | None:
 
 
 def is_member(case: String, text: str) -> bool:
-    """Tell whether a string meets all conditions of a set that is no list of strings and no quotation."""
+    """Test whether a string meets all conditions of a set without `values` and quotation."""
     if len(text) < case.min_length or (case.max_length is not None and len(text) > case.max_length):
         return False
     if text in case.excluded:
@@ -133,7 +134,7 @@ def _is_in(case: String, text: str) -> bool:
 
 @kept(1024, 8 << 20)
 def _brief_match(pattern: str, least: int, most: int | None) -> str | None:
-    """A short string of some length in which a pattern is found; None if its syntax does not tell."""
+    """Return a short string within length bounds in which a pattern matches; None if its syntax does not yield one."""
     node = parse(pattern)
     if least:
         node = narrow(node, least, ENDLESS if most is None else most)
@@ -141,7 +142,7 @@ def _brief_match(pattern: str, least: int, most: int | None) -> str | None:
 
 
 def brief(node: Node) -> str | None:
-    """A short text of plain syntax; None if there is no text, or only a table or a rule that is referred to tells."""
+    """Return a short text of plain syntax; None if there is none, or it depends on a table or reference."""
     match node:
         case Chars(ranges):
             return next(iter(_first_of(ranges, 1)), None)
@@ -165,7 +166,7 @@ def brief(node: Node) -> str | None:
 
 @kept(4096, 4 << 20)
 def _first_of(ranges: Ranges, count: int) -> tuple[str, ...]:
-    """Up to `count` characters of a set, the readable ones in front."""
+    """Return up to `count` characters of a set, readable ones first."""
     spend(100 * (len(ranges) + count))
     begins = ((begin, high) for low, high in ranges for begin in (low, *b"0Aa") if low <= begin <= high)
     chars = {chr(point) for begin, high in begins for point in range(begin, min(high + 1, begin + count))}
@@ -173,32 +174,33 @@ def _first_of(ranges: Ranges, count: int) -> tuple[str, ...]:
 
 
 def _strangeness(char: str) -> tuple[bool, bool, str]:
-    """The order in which characters are taken for examples."""
+    """Sort key of characters in examples."""
     return (not char.isalnum() or ord(char) > 126, not " " <= char <= "~", char)
 
 
 class StandingText(str):
-    """A string that is one of those in `case`, of which others may be written where lengths are counted."""
+    """A string that stands for the set `case`; where lengths are counted, another member may be written."""
 
     case: String
 
     @classmethod
     def of(cls, text: str, case: String) -> StandingText:
-        """The string, which knows its set."""
+        """Return the string with its set."""
         found = cls(text)
         found.case = case
         return found
 
 
 class PatternLanguage:
-    """Membership, emptiness and examples of sets of strings; what is a member is remembered."""
+    """Membership, emptiness and examples of sets of strings; memberships are cached."""
 
     def __init__(self) -> None:
-        # By the identity of sets, which are held: the names of an object are asked for wherever it is part of another.
+        # By identity of the sets, which are held: an object's names are tested again wherever it is part of another
+        # object.
         self._answers: dict[tuple[int, str], tuple[String, bool]] = {}
 
     def check(self, pattern: str) -> str | None:
-        """The reason why an ECMA-262 pattern cannot be used, or None."""
+        """Return the reason why an ECMA-262 pattern cannot be used, or None."""
         try:
             for part in chain.from_iterable(patterns.conditions(pattern)):
                 parse(part)
@@ -207,7 +209,7 @@ class PatternLanguage:
         return None
 
     def contains(self, case: String, text: str) -> bool:
-        """Tell whether a string is in the set."""
+        """Test whether a string is in the set."""
         if case.values is not None:
             return text in case.values
         if case.quote is not None:
@@ -224,11 +226,11 @@ class PatternLanguage:
         return known[1]
 
     def is_empty(self, case: String) -> bool:
-        """Tell whether the set has no string."""
+        """Test whether the set is empty."""
         return case.quote is None and is_empty(case)
 
     def examples(self, case: String, count: int) -> list[str]:
-        """Up to `count` different members, short ones first; fewer only if there are no more."""
+        """Return up to `count` different members, short ones first; fewer only if there are no more."""
         if case.quote is not None:
             return case.quote.examples(count)
         return examples(case, count)

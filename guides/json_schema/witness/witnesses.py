@@ -1,7 +1,7 @@
-"""Formulas that have an instance, and a small one of each: the least fixpoint over recursive references.
+"""Satisfiable formulas, with a small instance of each: the least fixpoint over recursive references.
 
-A witness is built from witnesses found before, so it is finite. Exploration goes on demand: to find a
-witness of an object, witnesses of its required members are asked for, and nothing else.
+A witness is built from earlier witnesses, so it is finite. Exploration is on demand: the witness of an object needs
+witnesses of its required members, and nothing else.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from .strings import StandingText
 
 
 class Witnesses:
-    """Finds witnesses and remembers them."""
+    """Finds and caches witnesses."""
 
     def __init__(self, normaliser: Normaliser) -> None:
         self.normaliser = normaliser
-        # Without a circle, so that a schema goes as soon as nobody uses it
+        # No reference cycle, so that an unused schema is freed at once
         itself: Witnesses = weakref.proxy(self)
 
         def several(formula: Formula, count: int, ask: Ask) -> list[Any]:
@@ -47,7 +47,7 @@ class Witnesses:
         self._cases: dict[Formula, Normal] = {}
 
     def find(self, formula: Formula) -> Any:
-        """A small instance, or NO_INSTANCE."""
+        """Return a small instance, or NO_INSTANCE."""
         known = self._known.get(formula, self)
         if known is self:
             self._explore(formula)
@@ -55,11 +55,11 @@ class Witnesses:
         return known
 
     def has_instance(self, formula: Formula) -> bool:
-        """Tell whether any value satisfies a formula."""
+        """Test whether any value satisfies a formula."""
         return is_modest(formula) or self.find(formula) is not NO_INSTANCE
 
     def _explore(self, target: Formula) -> None:
-        """Find a witness for `target`, asking for others as they turn out to matter."""
+        """Find a witness for `target`, exploring other formulas as they are needed."""
         waiting = [target]
         pending: dict[Formula, None] = {target: None}
         dependents: dict[Formula, dict[Formula, None]] = {}
@@ -92,7 +92,7 @@ class Witnesses:
                 self._known.setdefault(formula, NO_INSTANCE)
 
     def cases(self, formula: Formula) -> Normal:
-        """The normal form without the alternatives that have no instance."""
+        """Return the normal form without alternatives that have no instance."""
         known = self._cases.get(formula)
         if known is None:
             try:
@@ -103,7 +103,7 @@ class Witnesses:
         return known
 
     def _left(self, normal: Normal) -> Normal:
-        """A normal form without the alternatives that have no instance."""
+        """Return a normal form without alternatives that have no instance."""
         spread = self._spread(normal.objects)
         strings = tuple(case for case in normal.strings if self.of_string(case) is not NO_INSTANCE)
         apart = self._apart(normal.arrays)
@@ -116,7 +116,7 @@ class Witnesses:
         return replace(normal, strings=strings, arrays=arrays, objects=objects)
 
     def _apart(self, cases: tuple[Array, ...]) -> tuple[Array, ...]:
-        """The alternatives without those whose items need not differ after all, as another one has them all."""
+        """Return the alternatives without arrays of unique items that lie within another alternative."""
         free = [case for case in cases if case.unique is None]
         formulas, clashes = self.normaliser.formulas, self.normaliser.clashes
         return tuple(
@@ -126,7 +126,7 @@ class Witnesses:
         )
 
     def _spread(self, cases: tuple[Object, ...]) -> Iterator[Object]:
-        """The alternatives of objects that tell what they must have; groups are kept where names tell them apart."""
+        """Yield object alternatives with definite required members; keep groups that are decided by names."""
         grouped = [case for case in cases if case.either and not objects.tells_by_names(case)]
         for case in cases:
             if case not in grouped:
@@ -134,7 +134,7 @@ class Witnesses:
         yield from self.objects.multiplied(grouped)
 
     def _of_normal(self, normal: Normal, ask: Ask) -> Any:
-        """A witness of some alternative, the simplest types first."""
+        """Return a witness of some alternative, the simplest types first."""
         for witness in self._alternatives(normal, ask):
             if witness is not NO_INSTANCE:
                 return witness
@@ -156,7 +156,7 @@ class Witnesses:
                 yield self.objects.build(case, ask)
 
     def of_string(self, case: String) -> Any:
-        """A string of the set, or NO_INSTANCE."""
+        """Return a string of the set, or NO_INSTANCE."""
         spend(min(case.min_length, UNREACHED))
         if is_plain(case) and case.values is None and not case.excluded:
             return "a" * case.min_length
@@ -166,9 +166,9 @@ class Witnesses:
         return StandingText.of(found[0], case) if case.min_length > 1 and case.values is None else found[0]
 
     def several(self, formula: Formula, count: int, ask: Ask) -> list[Any]:
-        """Up to `count` different instances; fewer if there are no more, or if more are hard to find.
+        """Return up to `count` different instances; fewer if there are no more, or if more are hard to find.
 
-        Those that have others of the same formula inside are: they are not looked for.
+        Instances that contain others of the same formula are not looked for.
         """
         if formula in self._listing:
             return []
@@ -203,7 +203,7 @@ DEMANDING = frozenset(
         *("$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "not", "if", "enum", "const", "x-quote"),
         *("minLength", "pattern", "minItems", "contains", "required", "minProperties"),
         *("maximum", "exclusiveMaximum", "exclusiveMinimum", "multipleOf"),
-        # What follows always has an instance, but may fall into too many cases: that is to be known soon.
+        # The following always have an instance, but may have too many cases, which should be noticed early.
         *("dependencies", "dependentRequired", "dependentSchemas", "propertyNames", "patternProperties"),
         *("unevaluatedProperties", "unevaluatedItems"),
     )
@@ -211,7 +211,7 @@ DEMANDING = frozenset(
 
 
 def is_modest(formula: Formula) -> bool:
-    """Tell whether no keyword of a subschema takes a witness: an empty value, or one that is large enough, will do."""
+    """Test whether a subschema surely has an instance: an empty value, or a large enough one."""
     if formula.kind != "schema":
         return False
     keywords: dict[str, Any] = formula.subject[0].value
@@ -223,7 +223,7 @@ def _literal(value: numbers.Rational) -> Any:
 
 
 def conflict(root: Formula, witnesses: Witnesses) -> str:
-    """The pointer of the innermost subschema to which the lack of an instance can be traced."""
+    """Return the pointer of the innermost subschema to which the lack of an instance can be traced."""
     pointer = "#"
     formula: Formula | None = root
     seen: set[Formula] = set()
@@ -237,7 +237,7 @@ def conflict(root: Formula, witnesses: Witnesses) -> str:
 
 
 def _asked(formula: Formula, witnesses: Witnesses) -> Iterator[Formula]:
-    """The formulas of which one needs an instance: its conjuncts, then the members and items that must be there."""
+    """Yield the formulas whose lack of instances may explain another's: conjuncts, then required members and items."""
     normaliser = witnesses.normaliser
     if formula.kind == "schema":
         meaning = normaliser.meaning(formula)

@@ -1,1 +1,1 @@
-"""Numbers: a `Number` of the algebra in, its JSON texts out (`texts`), in any spelling or in the plain one."""
+"""Numbers: from a `Number` of the algebra to its JSON texts (`texts`), in "any" or "plain" spelling."""

@@ -1,5 +1,5 @@
-"""Objects: an `Object` of the algebra in, nodes for its members out.
+"""Objects: from an `Object` of the algebra to nodes for its members.
 
-`members` has a node for each place an object may have come to; `member_set` one node for all, where it only matters
-which members there are already.
+`members` has a node for each place in an object; `member_set` has one node for all places, where only the set of
+earlier members matters.
 """

@@ -1,1 +1,1 @@
-"""Strings: a `String` of the algebra in, nodes from its opening to behind its closing quote out (`lowering`)."""
+"""Strings: from a `String` of the algebra to nodes between its opening and closing quotes (`lowering`)."""

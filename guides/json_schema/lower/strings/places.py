@@ -1,7 +1,8 @@
 """Sets of strings as places of a graph, each added when it is reached.
 
-Strings under many conditions, fixed strings in every spelling, and all strings but those have a node for each state of
-an automaton over characters; all but a few in canonical spelling are the free string's automaton beside a tree.
+Conjunctions, fixed strings in "any" spelling, and complements of fixed strings have a node for each state of an
+automaton over characters. Complements of few strings in canonical spelling combine the automaton of all strings with a
+tree.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ class CharacterEdges:
         self._longer: dict[tuple[tuple[int, ...], int], list[Edge]] = {}
 
     def of(self, ways: Ways, targets: Mapping[int, int]) -> list[Edge]:
-        """Edges that read the characters of each way and lead to its state's node among `targets`, if that is there."""
+        """Return edges for the characters of each way to its state's node among `targets`; ways without a node are
+        skipped.
+        """
         edges = [(low, high, targets[state]) for low, high, state in ways.plain if state in targets]
         for state, numbers in ways.others:
             target = targets.get(state)
@@ -53,7 +56,7 @@ class CharacterEdges:
         return edges
 
     def _by_several_bytes(self, numbers: tuple[int, ...], target: int) -> list[Edge]:
-        """The first edges of the spellings that are not one byte; what follows them is added to the graph once."""
+        """Return the first edges of spellings of several bytes; the nodes after them are added to the graph once."""
         known = self._longer.get((numbers, target))
         if known is None:
             known = self._longer[numbers, target] = []
@@ -71,10 +74,10 @@ class CharacterEdges:
 
 
 class AutomatonPlaces:
-    """Adds the strings of an automaton to the current rule of a graph, each state a node, defined when reached.
+    """Adds the strings of an automaton to the current rule of a graph: a node per state, defined when reached.
 
-    after: gives the node behind the closing quote, for a state in which a string may end
-    end, beyond: a node, and how many bytes further than the verdict counts it lies
+    after: returns the node after the closing quote, for a state in which a string may end
+    end, beyond: a node, and the bytes to it in addition to those that the verdict counts
     """
 
     def __init__(
@@ -97,7 +100,7 @@ class AutomatonPlaces:
         self._nodes: dict[int, int] = {}
 
     def entry(self) -> int:
-        """The node before the opening quote."""
+        """Return the node before the opening quote."""
         return self._graph.node(((0x22, 0x22, self._node(self._strings.start)),))
 
     def _node(self, state: int) -> int:
@@ -122,7 +125,7 @@ class AutomatonPlaces:
 
 
 MAX_AT_ONCE = 16_000
-"""Up to how many bytes of excluded texts are added at once; more are added as they are reached."""
+"""Maximum bytes of excluded texts that are added at once; more are added on demand."""
 
 
 @lru_cache(maxsize=1)
@@ -138,7 +141,7 @@ def _free_string() -> Beside:
 
 
 def all_but(lowering: Lowering, escapes: Escapes, texts: Iterable[str], target: int) -> int:
-    """The entry of the strings that are not among `texts`."""
+    """Return the entry of the strings that are not among `texts`."""
     listed = sorted(all_spelt(texts)) if escapes == "canonical" else []
     if escapes == "any" or sum(map(len, listed)) > MAX_AT_ONCE:
         tree = TextTree(texts, all_but=True)
