@@ -1,8 +1,8 @@
-"""Values that may be written once only: those of unique items, remembered in a guide's states beside its chart's.
+"""Arrays of unique items, and objects of unique names: guides whose states remember the values written so far.
 
-`values` has what equal values have in common, and sets of them; `frames` and `trail` read texts into what is in
-progress, with the values that it may come to; `summaries` and `effects` say what tokens do there, whatever the values
-are; `settled` has places at which the chart tells what may follow, so that texts are read later, if at all;
-`cardinality` says how many values a state may come to, and `continuations` whether and how a text can go on;
+`values` has canonical keys of values, and sets of them; `frames` and `trail` read texts into open containers and the
+piece in progress; `summaries` and `effects` tabulate what tokens do there, independently of the values; `settled` finds
+places where the chart determines the mask, so that tokens need not be read at once; `cardinality` bounds the number of
+values that a state can still produce, and `continuations` decides whether and how a text can be completed;
 `remembering_guide` has the states, `distinct_guide` their masks and distances.
 """

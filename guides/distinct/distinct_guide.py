@@ -31,8 +31,7 @@ Copying = Callable[[], Mask]
 
 
 class Refused(NamedTuple):
-    """Refused tokens: those that begin with one of the endings of a string (or word) and its delimiter, and single
-    tokens."""
+    """Refused tokens: those that begin with an ending of a string (or word) and its delimiter, and single ones."""
 
     endings: tuple[bytes, ...] = ()
     are_words: bool = False
@@ -98,8 +97,7 @@ class DistinctGuide(RememberingGuide):
         return key, known
 
     def _looked(self, state: int, spot: Spot) -> tuple[Spot, int]:
-        """Return the spot of a state, which may have become settled, and the mask key; NO_SIGNATURE for the chart's
-        mask."""
+        """Return the spot of a state, possibly settled by now, and the mask key; NO_SIGNATURE for the chart's mask."""
         if spot.unsafe is None:
             self._settled.look(spot, partial(self._allowed, spot), partial(self._trail, state))
         if spot.is_plain:
@@ -349,7 +347,7 @@ class DistinctGuide(RememberingGuide):
         return needed if needed <= left else None
 
     def mask_within(self, state: int, left: int) -> Mask:
-        """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
+        """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
         left = left_of(left)
         state = state_of(state, MOST_LEFT)
         allowed = self.mask(state).copy()
@@ -368,8 +366,7 @@ class DistinctGuide(RememberingGuide):
             return within | (allowed & self._tables.eos_words)
 
     def _near(self, state: int, left: int, node: int) -> NDArray[np.bool_]:
-        """Return flags for tokens below a trie node, in trie order: whether `left - 1` suffices by the chart's
-        distances."""
+        """Flag the tokens below a trie node, in trie order, after which `left - 1` suffices by chart distances."""
         if not self._by_bytes:
             return self._closing.fitting(state, left, node)
         after = self._closing.after_tokens(state, node)

@@ -441,8 +441,7 @@ class Effects:
         return bounds.room(state, mode, kind, trail.text)
 
     def narrow(self, state: int, allowed: Callable[[], Mask]) -> Narrow:
-        """Return the tokens that continue a word in a state of the chart so that it can no longer become very many
-        values."""
+        """Return tokens that continue a word in a chart state so that it can no longer become very many values."""
         known = self._narrow.get(state)
         if known is None:
             if len(self._narrow) >= MAX_KNOWN >> 4:

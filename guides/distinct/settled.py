@@ -278,8 +278,7 @@ class SettledSpots:
         spot.unsafe = unsafe
 
     def unsafe(self, spot: Spot, trail: JSONTrail, allowed: Copying) -> Unsafe:
-        """Return the tokens that may be refused in a spot: by any trail, or by trails with (or without) rivals, as this
-        one."""
+        """Return the tokens that may be refused in a spot: by any trail, or by trails with rivals iff this has some."""
         frame = trail.frame
         if spot.unsafe is not None and (spot.told == SETTLED or spot.is_between or spot.is_piece):
             return spot.unsafe

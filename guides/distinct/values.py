@@ -23,8 +23,7 @@ _NUMBER = re.compile(rb"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([-+]?[0-9]+))?\Z")
 
 
 def word_of(word: bytes) -> tuple[Any, ...]:
-    """Return a key for a scalar that is no string. Numbers: sign, digits and exponent, equal for equal values; else the
-    text."""
+    """Return a key of a number or word, equal for equal numbers: sign, digits and exponent; else the text."""
     spend(len(word))
     number = _NUMBER.match(word)
     if not number:

@@ -152,9 +152,7 @@ class CompiledSchema:
         return witness
 
     def several(self, formula: Formula, count: int) -> list[Any]:
-        """Return up to `count` different values of a formula; fewer if there are no more, or if more are hard to
-        find.
-        """
+        """Return up to `count` different values of a formula; fewer if others do not exist or are hard to find."""
         return self._witnesses.several(formula, count, self._witnesses.find)
 
     def member(self, case: Object, name: str) -> Formula:

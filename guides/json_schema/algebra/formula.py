@@ -121,9 +121,7 @@ class Formulas:
         return "#"
 
     def keyword_of(self, formula: Formula, keyword: str) -> str:
-        """Return the JSON pointer of a keyword at the first place of a formula or its parts that has it, else of the
-        place.
-        """
+        """Return the JSON pointer of a keyword at the first place of a formula that has it, else of the place."""
         parts = [formula]
         seen: set[Formula] = set()
         for part in parts:

@@ -19,7 +19,7 @@ FEW_REMAINDERS = 2000
 """Maximum number of remainders of alternatives with automata of their own."""
 
 _MOST_OF_PLACES = 256
-"""Number of candidates with so many decimal places before more places are tried."""
+"""Number of candidates with some decimal places before more places are tried."""
 
 Group = tuple[Number, ...]
 

@@ -237,9 +237,7 @@ def lacking(name: str) -> Object:
 
 
 def in_both(a: tuple[Object, ...], b: tuple[Object, ...], both: Both) -> list[Object] | None:
-    """Return the intersection of two unions, alternatives held as a group; None if several cases of both have
-    groups.
-    """
+    """Return the intersection of two unions, with a group of alternatives; None if cases of both have groups."""
     if len(a) == 1 or len(b) == 1:
         (one,), others = (a, b) if len(a) == 1 else (b, a)
         if len(others) == 1 or any(case.either for case in others):

@@ -35,8 +35,7 @@ MAX_WRITTEN_OUT = 10_000
 """Maximum number of states of a table over characters."""
 
 LONG_SEARCH = 300
-"""Number of searched states after which two contradictory conditions are looked for; most failing searches have
-them."""
+"""Number of searched states before a test for two contradictory conditions; most failing searches have them."""
 
 Verdict = Callable[[Met], int]
 """Returns the bytes after a string that meets exactly these conditions; NEVER if it is refused."""
@@ -132,9 +131,7 @@ class Conjunction:
         return self._needed[state]
 
     def _is_dead(self, state: int) -> bool:
-        """Test whether a state is known to be dead: the same product state was dead with at least as many characters
-        left.
-        """
+        """Test whether a state is known to be dead: its product state was, with at least as many characters left."""
         place, length = self._numbers.states[state]
         return self._needed.get(state, 0) >= NEVER or self._dead.get(place, length + 1) <= length
 

@@ -95,9 +95,7 @@ class ConstantPlaces:
         return node
 
     def _define(self, node: int, place: ConstantPlace) -> None:
-        """Define a node by the names that may come, each with the constants that have it; or by the values of the next
-        item.
-        """
+        """Define a node by the possible names, each with the constants that have it, or by the next item's values."""
         having: dict[Key, list[int]] = {}
         spend(100 * len(place.left))
         for number in place.left:
@@ -214,9 +212,7 @@ class ConstantPlaces:
         self._graph.define(node, links=links)
 
     def _shortest(self, place: ConstantPlace, going_on: bool) -> int:
-        """Return the bytes from after a member to after the closing bracket; going_on: only constants with further
-        members.
-        """
+        """Return the bytes after a member up to the end; going_on: only of constants with further members."""
         count = len(place.used)
         spend(500 * len(place.left))
         return min(

@@ -179,9 +179,7 @@ class Documents:
         return any(not place.value.keys().isdisjoint(keywords) for place in self._places.values())
 
     def quote(self, place: Subschema) -> Quote:
-        """Return the value of the keyword `x-quote` of a subschema: the name of a context, or a context with
-        options.
-        """
+        """Return the value of the keyword `x-quote`: the name of a context, or a context with options."""
         value: Any = place.value["x-quote"]
         if isinstance(value, str):
             if value not in self._contexts:
@@ -220,9 +218,7 @@ class Documents:
         return root
 
     def above(self, keywords: frozenset[str]) -> set[int]:
-        """Return the `id` of the schema objects with one of these keywords, and of all that hold or refer to such
-        ones.
-        """
+        """Return the `id` of the schema objects with one of these keywords, and of all that contain or reach one."""
         waiting = [place for place in self._places.values() if not keywords.isdisjoint(place.value)]
         spend(10 * len(self._places))
         if not waiting:
@@ -262,9 +258,7 @@ class Documents:
         return self._places[id(value)]
 
     def wording_of(self, place: Subschema) -> tuple[Any, ...] | None:
-        """Return the structural key of a subschema, equal for equivalent ones; None if it is too large or
-        context-dependent.
-        """
+        """Return the structural key of a subschema; None if it is too large, or its meaning depends on the place."""
         return None if self.has_dynamic_scope else self._wording(place, iter(range(MOST_PARTS)))
 
     def _wording(self, place: Subschema, parts: Iterator[int]) -> tuple[Any, ...] | None:

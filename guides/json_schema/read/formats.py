@@ -153,9 +153,7 @@ def _rising_by_four() -> tuple[Node, ...]:
 
 
 def _rising(kind: str, begin: str, more: int, but: str = "") -> Node:
-    """Return, behind `\\x` or `\\u`, ranges between numbers that share `begin`, ascend in the next digit and have
-    `more` others.
-    """
+    """Return, behind `\\x` or `\\u`, ranges of numbers that share `begin` and ascend in the next digit."""
     common, again = _digits(begin), (Literal(b"-\\" + kind.encode()), *_digits(begin))
     if begin.isdecimal():
         common, again = (Literal(begin.encode()),), (Literal(b"-\\" + f"{kind}{begin}".encode()),)
@@ -261,9 +259,7 @@ _FEW_RANGES = "[a-f]-[g-z]|[A-F]-[G-Z]|[0-4]-[5-9]"
 
 
 def nested(depth: int) -> str:
-    """Return the pattern of regular expressions with `depth` levels of groups. It is long, so ranges and counts are
-    fewer.
-    """
+    """Return the pattern of regular expressions with `depth` levels of groups, and fewer ranges and counts."""
     quantifier = _quantifier(_FEW_COUNTS)
     single = _single(rf"\[\^?-?(?:{_FEW_RANGES}|{_ONE}|{_CLASSES})*-?\]", quantifier)
     branch = f"(?:{single})*"
@@ -409,9 +405,7 @@ _IPV6 = _any(
 
 
 def _label(letter: str) -> str:
-    """Return the pattern of a host name label: 1 to 63 letters, digits and hyphens, with no hyphen at an end or in
-    places 3 and 4.
-    """
+    """Return the pattern of a host name label: 1 to 63 characters, no hyphen at an end or in places 3 and 4."""
     inner = f"[{letter}-]"
     end = f"[{letter}]"
     return _any(

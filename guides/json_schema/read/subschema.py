@@ -15,9 +15,7 @@ from .dialects import MAX_DIGITS, Dialect, Written, is_array, is_object
 
 
 def parsed(schema: dict[str, Any] | bool | str) -> dict[str, Any] | bool:
-    """Return a schema, parsed if it is JSON text. Raises SchemaError if it is malformed, LimitError if it is too
-    deep.
-    """
+    """Return a schema, parsed if it is text. Raises SchemaError if it is malformed, LimitError if too deep."""
     value: Any = schema
     if isinstance(schema, str):
         try:

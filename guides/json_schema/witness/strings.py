@@ -23,8 +23,7 @@ from ..read import formats, patterns
 from ..read.patterns import parse
 
 LONG = 1000
-"""Minimum length from which texts are read by an automaton, and long members are short ones with a repeated
-character."""
+"""Minimum length of texts read by an automaton, and of members made by repeating a character."""
 MAX_ANSWERS = 10_000
 """Maximum number of memberships that a `PatternLanguage` caches."""
 

@@ -253,9 +253,7 @@ def written_exponents(texts: Iterable[str]) -> frozenset[int]:
 
 @kept(1024, 1 << 20)
 def tail(exponent: int, has_point: bool, notation: str | None) -> Node:
-    """Return the rest after a mantissa: zeros of its fraction, and the exponent; NOTHING if the notation allows
-    none.
-    """
+    """Return what follows a mantissa: zeros of its fraction, and the exponent; NOTHING if the notation forbids it."""
     if notation == "integer":
         return NOTHING if has_point or exponent else EMPTY
     sign = either(OPTIONAL_PLUS, MINUS) if not exponent else MINUS if exponent < 0 else OPTIONAL_PLUS

@@ -373,9 +373,7 @@ def digits_of(value: Rational) -> tuple[str, int]:
 
 
 def exponents_of(case: Number, text: str) -> int:
-    """Return the exponents that make some digits (without trailing zero) a member of a set, one digit before the
-    point.
-    """
+    """Return the exponents that make some digits a member of a set; one digit is before the point."""
     if case.notation == "integer":
         return 0
     members = between(LEAST_EXPONENT, GREATEST_EXPONENT)

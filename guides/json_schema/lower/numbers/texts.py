@@ -227,9 +227,7 @@ def unbounded(notation: Notation | None, positive: bool, whole: bool) -> Table:
 
 @lru_cache(maxsize=2)
 def unbounded_floats(positive: bool) -> Table:
-    """Return a table of all numbers from 0 up (or all above 0) as json.dumps writes floats, plus optional final
-    zeros.
-    """
+    """Return a table of all numbers from 0 up (or above 0), written as by json.dumps plus optional final zeros."""
     return Numerals(Number(0, exclusive_minimum=positive, notation="real"), plain=True).table()
 
 

@@ -33,9 +33,7 @@ MAX_WAYS = 4096
 
 
 class Completion(NamedTuple):
-    """A completion of an object: needed members by number, with their formulas, and the chosen (group, alternative)
-    pairs.
-    """
+    """A completion of an object: needed members by number, with their formulas, and the alternatives chosen."""
 
     needed: dict[int, Formula]
     chosen: tuple[tuple[int, int], ...]
@@ -126,9 +124,7 @@ class Choices(Members):
         return found
 
     def _rest_key(self, place: MemberPlace) -> tuple[int, Alive]:
-        """Return the state on which completions depend: missing members that some alternative requires, and
-        alternatives left.
-        """
+        """Return the state on which completions depend: missing members that matter, and alternatives left."""
         return self._wanted & ~place.used, place.alive
 
     def _told(self, index: int, alive: Alive) -> list[tuple[Formula, Lost]]:
@@ -181,9 +177,7 @@ class Choices(Members):
         return known
 
     def _asked_of(self, index: int) -> list[list[tuple[Formula, ...] | None]]:
-        """Return for each alternative its conditions on a member: formulas that must all hold, None if it forbids the
-        member.
-        """
+        """Return each alternative's conditions on a member: formulas that must all hold, None if it is forbidden."""
         known = self._asked.get(index)
         if known is None:
             known = self._asked[index] = [
@@ -254,9 +248,7 @@ class Choices(Members):
         return self._to_come(place) is not None
 
     def _to_come(self, place: MemberPlace) -> dict[int, Formula] | None:
-        """Return the members that complete the object, by number, with their formulas; None if it cannot be
-        completed.
-        """
+        """Return the members that complete the object, by number, with their formulas; None if none do."""
         key = self._rest_key(place)
         if key not in self._missing:
             found = self._as_before(*key)

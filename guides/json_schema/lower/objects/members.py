@@ -1,5 +1,4 @@
-"""Objects as fragments of a graph with a node per place. The members so far decide what may follow, and where to
-end."""
+"""Objects as fragments of a graph with a node per place. Earlier members decide what may follow, and the end."""
 
 from __future__ import annotations
 
@@ -238,9 +237,7 @@ class Members:
         return self._alive(place)
 
     def _has_room(self, place: MemberPlace) -> bool:
-        """Test whether required members and the minimum count fit the maximum and the available names, if no rule is
-        unmet.
-        """
+        """Test whether the missing members fit the maximum and the available names, if no rule is unmet."""
         case = self._case
         missing = (self._required & ~place.used).bit_count()
         needed = max(case.min_properties - place.members, missing)

@@ -60,9 +60,7 @@ RULE, CLOSE, COUNTER, FULL, ANYTIME = range(-1, -6, -1)
 
 
 class Stretch(NamedTuple):
-    """Counted lengths `begin` to `end`, and the counters for: another character, the full count, ending at any
-    count.
-    """
+    """Counted lengths `begin` to `end`, and counters for: another character, the full count, ending at any count."""
 
     begin: int
     end: int
@@ -184,9 +182,7 @@ class CountedStrings:
         return node
 
     def _needed(self, place: CountedPlace) -> int:
-        """Return the bytes to the end. Below the minimum length the counter promises the bytes of further
-        characters.
-        """
+        """Return the bytes to the end. Below the minimum length the counter promises further characters."""
         if place.within is not None and place.within is self._steady:
             return 0
         return 1 + self._counting.bytes_needed(place.state, place.length)

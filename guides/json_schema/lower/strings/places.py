@@ -45,9 +45,7 @@ class CharacterEdges:
         self._longer: dict[tuple[tuple[int, ...], int], list[Edge]] = {}
 
     def of(self, ways: Ways, targets: Mapping[int, int]) -> list[Edge]:
-        """Return edges for the characters of each way to its state's node among `targets`; ways without a node are
-        skipped.
-        """
+        """Return edges for the characters of each way to its state's node; ways without a target are skipped."""
         edges = [(low, high, targets[state]) for low, high, state in ways.plain if state in targets]
         for state, numbers in ways.others:
             target = targets.get(state)
@@ -130,7 +128,7 @@ MAX_AT_ONCE = 16_000
 
 @lru_cache(maxsize=1)
 def _free_string() -> Beside:
-    """The canonical strings; the closing quote leads out."""
+    """Return the automaton of canonical strings, left by the closing quote."""
     graph = Graph()
     quote = Literal(b'"')
     rule = Lowering(graph).rule(Sequence((quote, Repeat(free_character("canonical"), 0, None), quote)))
