@@ -1,7 +1,7 @@
-"""Descriptions of what may follow in a state, and explanations of why a text does or does not meet a constraint.
+"""Descriptions of what may follow in a state, and explanations why a text meets a constraint or not.
 
-Both need only a byte automaton (`ByteAutomaton`), whatever the constraint. `places` uses the names given to parts of a
-graph to locate a state in a grammar or schema.
+Both need only a byte automaton (`ByteAutomaton`), for any kind of constraint. `places` uses the names given to parts of
+a graph to locate a state in a grammar or schema.
 """
 
 from __future__ import annotations
@@ -309,7 +309,7 @@ _SHOWN = 40
 
 
 class Automatic(Protocol):
-    """Anything with a vocabulary and a byte automaton, as all guides of this package have."""
+    """An object with a vocabulary and a byte automaton, like all guides of this package."""
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -324,7 +324,7 @@ class Automatic(Protocol):
 
 @runtime_checkable
 class Remembering(Protocol):
-    """A guide whose states hold more than its automaton's; texts must be read by the guide itself."""
+    """A guide whose states hold more than its automaton's, so that the guide itself must read texts."""
 
     @property
     def start(self) -> int:

@@ -1,8 +1,8 @@
-r"""Lark's grammar language: definitions by name, with imports, overrides and extensions carried out.
+r"""Lark's grammar language: definitions by name, after imports, overrides and extensions.
 
-The terminals of `%import common.NAME` are a regular expression each. Where Lark's own definition picks the shortest
-match (`ESCAPED_STRING`, `C_COMMENT`), the expression here says directly what may stand before the end, so that it
-matches exactly those texts. Nothing is Unicode-aware about digits and letters: they are those of ASCII.
+Each terminal of `%import common.NAME` is one regular expression. Where Lark's own definition picks the shortest match
+(`ESCAPED_STRING`, `C_COMMENT`), the expression here matches exactly those texts, by excluding an earlier end. Digits
+and letters are those of ASCII.
 """
 
 from __future__ import annotations
