@@ -62,7 +62,7 @@ class Effect(NamedTuple):
     wholes: complete items in the token, of an array of unique items; names: complete names in it, of the object
     is_told: whether the effect is known without the trail's values
     goes_on: whether something begins in the token after which a completion may not exist
-    is_loose: whether the token ends a value or leaves the trail unknown, so that rivals of the container matter
+    is_loose: whether the token completes a value or stays between values, so that rivals of the container matter
     stays: whether the whole token lies in the item in which it begins
     begins_word: whether the token is optional space and the beginning of a word
     stays_free: whether nothing in progress after the token can equal a written value, if the container has no rivals
@@ -143,8 +143,7 @@ SAFE = Unsafe()
 
 
 class Narrow(NamedTuple):
-    """Tokens after which a word cannot become very many values, with their bytes plus a shortest completion of the
-    word; None where no completion is known.
+    """Tokens after which a word cannot become very many values, with their bytes and a shortest ending, or None.
 
     powers: tokens that begin with e or E; others: the rest
     """
@@ -284,8 +283,7 @@ class Effects:
         if rivals != SETTLED or not shape.depth:
             some = summaries.quoted if mode in STRINGS else summaries.ending if mode == WORD else allowed
             return self._grouped(met, shape, tokens_of(allowed & some))
-        # In the middle of an item only tokens that end it or contain names matter. Many states have the same set of
-        # them.
+        # In the middle of an item only tokens that end it or contain names matter, the same ones in many states.
         risky = (summaries.naming if self._open_names else summaries.closing)[mode in STRINGS].within(allowed)
         key = (self._open_names, risky.bits.tobytes())
         known = met.risky.get(key)

@@ -78,8 +78,7 @@ class Spot:
 
 
 class SettledSpots:
-    """The spots of one guide; hold the automaton's lock. Only with canonical spelling are items followed beyond their
-    end.
+    """The spots of one guide; hold the automaton's lock. Only in canonical spelling do spots outlast an item.
 
     items: where items of arrays of unique items begin
     open_names: whether objects may have names that the schema does not list; scarce: whether these may be so few that

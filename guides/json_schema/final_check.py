@@ -67,8 +67,7 @@ class FinalCheck:
         self._can_judge = not all(map(documents.mentions, ("unevaluatedProperties", "patternProperties")))
 
     def held(self, value: Any) -> dict[str, Verdict]:
-        """Return for each unenforced keyword whether it held, by pointer; all False if the value breaks the schema
-        elsewhere.
+        """Return by pointer whether each unenforced keyword held; all False if the value breaks other keywords.
 
         None if undecided: the check exceeds the work or time of a call, the value is nested too deep for the library,
         or a pattern cannot be searched for.

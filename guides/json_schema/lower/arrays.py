@@ -233,8 +233,7 @@ class Items:
         if length < part.start:
             return Mode(False, True)
         if part.max is None:
-            # If many matches are counted, every matching item counts; a free choice would double the items of the
-            # chart.
+            # If many matches are counted, every matching item counts; a choice would double the chart's items.
             much = len(self._case.contains) > MUCH or part.min > MUCH
             return Mode(count < part.min, count >= part.min or not (much and part.formula.kind == "values"))
         return Mode(count < part.max, False)

@@ -8,8 +8,8 @@ Where a format's definition is not regular, or needs tables, the pattern is narr
   A-labels (xn--), whose Punycode is not regular, and labels reserved by RFC 5890, section 2.3.1. Drafts 4 and 6 allow
   both.
 - idn-hostname: besides ASCII, characters of common scripts, up to 14 in a label (see `international`).
-- regex: the common subset of ECMA-262 and Python, without named groups, back references or lookbehind. If the string
-  has other conditions too, groups nest at most two deep, and fewer ranges are accepted.
+- regex: no back references, and at most one named group. If the string has other conditions too, there are no named
+  groups, groups nest at most two deep, and fewer ranges are accepted.
 
 To keep negations from being wider either, such a format has a second pattern, a superset of its strings; `not` refuses
 all of these.
@@ -18,8 +18,8 @@ Where standards are ambiguous: years begin with 0000, as in RFC 3339, though Pyt
 that RFC 6570 reserves (= , ! @ |) belong to no level of its templates, and are refused.
 
 The format `regex` has recursive rules and a pattern. Accepted expressions are valid with and without the flag `u`,
-except `\-` outside of classes, which is valid without it only. Back references, a second named group, and ranges beyond
-ASCII whose order is hard to check are refused.
+except `\-` outside of classes, which is valid without it only. Ranges beyond ASCII are refused if their order is hard
+to check.
 """
 
 from __future__ import annotations
@@ -234,8 +234,7 @@ def _class() -> Node:
 
 
 def _class_rules() -> dict[str, Node]:
-    """Return the rules for the content of a class and its closing bracket: after a range or caret, at the start,
-    elsewhere.
+    """Return the rules for the rest of a class: after a range or caret, at the start, and elsewhere.
 
     A hyphen is literal at the start, at the end and after a range; after a range it may also begin a range.
     """

@@ -15,13 +15,13 @@ members are refused, because comparing digits with an exponent is not regular:
   to its position without exponent (0.15e4, 1.5e3, 15e2, 1500e0). If these are more than 32, only after the first or
   last digit, or as the schema writes it.
 
-The text that json.dumps writes for a member is always accepted, except with more than 128 remainders.
+The text that json.dumps writes for a member is always accepted, except where fractions must be zeros.
 
 "plain" spelling is that of people and of json.dumps. Sets of integers have digits only; elsewhere both 5 and 5.0 are
 accepted. 0 has no sign, 0.0 may have one.
 
-    integers        0, or digits without a leading 0; up to Python's limit, or in sets without bounds up to the
-                    digits of a finite float; multiples have any number of digits
+    integers        0, or digits without a leading 0; up to Python's limit, or where the set has other numbers too
+                    up to the digits of a finite float; multiples have any number of digits
     other numbers   from 1e-4 to below 1e16 with a point, up to 17 significant digits; only a fraction of up to
                     MOST_PADDED places may end in 0, as in %f (19.90 is accepted, 1.0000000000 is not);
                     else one digit, an optional fraction that does not end in 0, and e+16 ... e+308 or e-05 ... e-324

@@ -214,7 +214,7 @@ class Choices(Members):
         return self._cells_of[index]
 
     def _cells(self, index: int, literals: list[Formula], most: int = MAX_WAYS) -> list[Cell] | None:
-        """Partition the values of a member into sets, each with the literals that hold in it.
+        """Cover the values of a member by sets, each with the literals that hold in it.
 
         None if they are more than `most`. Raises LimitError for more than MAX_WAYS.
         """
