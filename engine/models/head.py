@@ -21,7 +21,7 @@ _CACHED = 1 << 23
 _FEW_ROWS = 4
 _FEW_VECTORS = 16
 _ALONE = 1 << 26
-"""Number of multiplications up to which other threads would not pay."""
+"""Most multiplications of a product for which one thread is fastest."""
 # used by torch's own compiler; absent in builds without oneDNN
 _ONE_DNN: Callable[..., Tensor] | None = (
     getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
