@@ -53,10 +53,10 @@ class GGUFError(ValueError):
 class TensorHead(NamedTuple):
     """A tensor's entry in a header.
 
-    shape: rows first
-    kind: number of its type
-    offset: bytes from the beginning of the tensor data
-    place: byte of the entry in the header
+    shape: sizes, rows first
+    kind: number of the tensor type
+    offset: bytes from the beginning of all tensor data
+    place: offset of the entry in the file
     """
 
     name: str
@@ -72,7 +72,7 @@ class GGUFHeader:
 
     metadata: values by key; arrays of numbers are NumPy arrays, arrays of strings are lists. Strings in lists, such as
         tokens, may not be UTF-8; they are decoded with `surrogateescape`
-    heads: of all tensors, whose data may lie beyond the end of the file
+    heads: entries of all tensors; the file may lack their data
     size: bytes of the header
     """
 

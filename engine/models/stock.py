@@ -31,7 +31,7 @@ def cache_argument(network: Any) -> str:
 
 
 def strangeness(network: Any) -> str | None:
-    """Return the first reason why a network may not compute what its classes define; None if there is none."""
+    """Return the first reason why a network's computation may differ from its classes; None if there is none."""
     if getattr(network, "hf_quantizer", None) is not None:
         return "quantized weights"
     return next((f"{name or type(network).__name__}: {said}" for name, module in network.named_modules()

@@ -101,7 +101,7 @@ async def live(request: Request) -> Response:
 
 
 async def ready(request: Request) -> Response:
-    """Answer whether requests are accepted."""
+    """Answer with status 200 if the server accepts requests, and 503 while it drains."""
     if request.app.state.models.is_draining:
         return Answer({"status": "draining"}, 503)
     return Answer({"status": "ok"})

@@ -37,8 +37,7 @@ class QuantizedLinear(nn.Module):
         return self.product(states.reshape(-1, self.in_features)).reshape(*states.shape[:-1], self.out_features)
 
     def product(self, states: Tensor, ids: Tensor | None = None) -> Tensor:
-        """Return float32 [n, out] of states [n, in], or [n, len(ids)] of these rows only, without reading the
-        others."""
+        """Return float32 [n, out] of states [n, in], or [n, len(ids)]. ids: weight rows to read; None for all"""
         matrix, numbers = self.matrix, None if ids is None else ids.numpy()
         rounded, rows = (
             matrix.rounded(states.detach().contiguous().numpy()),
