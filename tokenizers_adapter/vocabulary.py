@@ -45,7 +45,7 @@ class Vocabulary:
         special_ids: Iterable[int] = (),
         added_tokens: Mapping[str, int] | None = None,
     ) -> None:
-        """tokens: bytes by id; EOS and special ids lose their bytes, since text never consists of them.
+        """Create a vocabulary of `tokens` by id. EOS and special ids lose their bytes, since no text contains them.
 
         added_tokens: ids of added tokens, special ones and others, by the tokenizer's string, which grammars use, such
             as `<|im_end|>`

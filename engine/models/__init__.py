@@ -69,9 +69,9 @@ def transformers(
         ones; the tokenizer stays the model's. Needs the package peft
     adapters: LoRA adapters by names of the caller's choice, folders or names on the Hub, beside the weights. A prompt's
         option adapter= chooses one; a batch may use several. For decoders with attention over blocks
-    weights: "q8" or "q4" quantizes linear layers, embedding and head to GGUF formats, for our CPU kernels. The user's
-        cache stores the weights for the next load, or not for a loaded model. See docs/quantised.md. Needs the package
-        gguf
+    weights: "q8" or "q4" quantizes linear layers, embedding and head to GGUF formats, for our CPU kernels. For a model
+        given by name, files in the user's cache keep the weights for the next load. Also for a loaded model. See
+        docs/quantised.md. Needs the package gguf
     kv_cache_dtype: "float16" or "int8" stores the KV cache in that type for a model in float32 on a CPU: half or about
         a quarter of the memory. "auto" uses the model's dtype. Also for a loaded model
 

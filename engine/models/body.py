@@ -31,7 +31,8 @@ class Pass:
     aligned: the chunks have equal widths, and attention gets their texts padded on the left
     start: common start of the chunks in their texts; None if starts differ
     alike: True if the chunks have equal widths
-    end: number of key columns; before: number of key columns before the new tokens, 0 for differing starts
+    end: number of key columns
+    before: number of key columns before the new tokens; 0 for differing starts, unless aligned
     ids: int64 [rows, width]; real: bool [rows, width], False for padding; None without padding
     positions: int64 [rows, width], positions in the texts; padding repeats a row's last; [1, width] for a common start
     layers: layers of the cache for the model

@@ -258,7 +258,7 @@ def find_carrier(body: Any, kinds: Sequence[LayerMemory], name: str, ids: Tensor
     """Return the carrier of a body's states, found by a trial pass over `ids` [rows, width] with the body's own cache.
 
     States are in module attributes that the pass changes, or else in lists of tensors of the cache, or in its layers.
-    name: the body's cache argument
+    name: the body's cache argument; "state" for a list of tensors (RWKV)
     """
     caches = CacheCarrier(kinds, name)
     if name == "state":
