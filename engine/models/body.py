@@ -111,7 +111,7 @@ def by_cut(chunks: Sequence[Chunk], *, is_cut: bool = True) -> list[list[int]]:
     """Group chunks by equal start and width, ordered by start; the chunks of a group are ordered by slot.
 
     A chunk may read blocks that another chunk fills. The other one starts earlier in its text, and so runs first.
-    is_cut: False to treat all starts above 0 as equal
+    is_cut: False to treat all starts above 0 as equal, for models with states, which reuse no prefixes
     """
     alike: dict[tuple[int, int], list[int]] = {}
     for row in sorted(range(len(chunks)), key=lambda row: chunks[row].table.slot):
