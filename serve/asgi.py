@@ -1,4 +1,4 @@
-"""The ASGI application: routes, error responses, and the OpenAPI document from the models of request bodies."""
+"""The ASGI application: routes, error responses, and the OpenAPI document of all request bodies."""
 
 from __future__ import annotations
 
@@ -63,10 +63,11 @@ _ERROR = {
 
 
 class BodyRoute(Route):
-    """A route whose requests have a body.
+    """A route of POST requests with a JSON body.
 
-    shape: shape of the body; answer: called with the validated body and the service of its model, once that is loaded
-    without: answers requests that need no loaded model; returns None for others
+    shape: pydantic model of the body
+    answer: endpoint, called with the validated body and the service of its model after loading
+    without: endpoint of requests that need no loaded model; returns None for others
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class BodyRoute(Route):
 
 
 def openapi(routes: Iterable[Route]) -> Route:
-    """Return the route of the OpenAPI document. Summaries are the docstrings of endpoints."""
+    """Return the route of the OpenAPI document. Its summaries are the first lines of endpoints' docstrings."""
     several = list(routes)
 
     @cache
@@ -138,7 +139,7 @@ def _document(routes: list[Route]) -> dict[str, Any]:
 
 
 def _referring(value: Any, names: dict[str, str]) -> Any:
-    """Rename references, so that shapes have their titles as names."""
+    """Rename references to schemas in a document. names: new references by old ones"""
     if isinstance(value, dict):
         given = cast("dict[str, Any]", value)
         return {
@@ -186,7 +187,7 @@ ROUTES = (
     Route("/health/ready", other.ready, methods=["GET"]),
     Route("/metrics", other.metrics, methods=["GET"]),
 )
-"""Routes, with the shapes of their bodies."""
+"""All routes except that of the OpenAPI document."""
 
 
 def application(
@@ -199,10 +200,10 @@ def application(
 ) -> Starlette:
     """Return the server of one or several models as an ASGI application, for `uvicorn` and others.
 
-    model: the model named by the settings, or a function that loads it; others: loaded on first use
-    memory: bytes of the KV cache of each model, by default as for `Engine`; memory_budget: bytes of the weights and KV
-        caches of all loaded models, see `ModelManager`
-    The lifespan loads the first model, starts its engine, and closes everything. Raises OptionError.
+    model: the default model, named by the settings, or a function that loads it; others: models loaded on first use
+    memory: bytes of the KV cache of each model, by default as for `Engine`
+    memory_budget: bytes of the weights and KV caches of all loaded models, see `ModelManager`
+    The lifespan loads the first model, starts its engine, and closes everything at its end. Raises OptionError.
     """
     chosen = Settings() if settings is None else settings
     metrics = Metrics()
@@ -236,7 +237,7 @@ def application(
 
 
 def _guards(settings: Settings, metrics: Metrics) -> list[Middleware]:
-    """Return the middleware that sees a request first."""
+    """Return the middleware: authentication and host checks, and CORS if origins are allowed."""
     guard = Middleware(Guard, keys=settings.keys, hosts=settings.hosts, metrics=metrics)
     if not settings.origins:
         return [guard]
@@ -244,7 +245,7 @@ def _guards(settings: Settings, metrics: Metrics) -> list[Middleware]:
         CORSMiddleware,
         allow_origins=list(settings.origins),
         allow_methods=["GET", "POST", "DELETE"],
-        allow_headers=["*"],  # clients such as openai-js describe themselves in headers of each request
+        allow_headers=["*"],  # clients such as openai-js send headers of their own with each request
         expose_headers=["Retry-After"],
     )
     return [cors, guard]
@@ -269,7 +270,7 @@ async def _gone(request: Request, error: Exception) -> Response:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    """Answer an unexpected error: details go to the log, the client gets as little as possible."""
+    """Answer an unexpected error. The log gets details, the client only a general message."""
     _LOG.error("%s %r failed", request.method, request.url.path, exc_info=error)
     said = of_any(error)
     _count(request, said)

@@ -1,6 +1,6 @@
-"""Request bodies: reading up to a limit, strict JSON, and validation field by field.
+"""Request bodies: size limits, strict JSON, validation and its errors.
 
-Fields of other servers that are not supported here are rejected by name, with an alternative.
+Unsupported fields of other servers are rejected with a message that names an alternative.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ LARGE = 1 << 16
 """Size in bytes from which a body is parsed in a thread."""
 DEEPEST = 256
 MOST_MISTAKES = 4096
-"""Greatest number of validation errors that are examined one by one."""
+"""Most validation errors of a body that are examined one by one."""
 _DATA = re.compile(r"data:|[A-Za-z0-9+/_-]{64}")
-"""The beginning of a text that is a file."""
+"""Pattern of the beginning of data URLs and base64 data."""
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 async def read(request: Request, shape: type[T], most: int) -> T:
-    """Read a body in a shape. Raises ApiError."""
+    """Read and validate a body. shape: its pydantic model; most: size limit in bytes. Raises ApiError."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise ApiError(
@@ -57,7 +57,7 @@ async def read(request: Request, shape: type[T], most: int) -> T:
 
 
 async def derived(request: Request, make: Callable[[], M]) -> M:
-    """Compute a value from the body, in a thread if the body is large, so that the event loop is not blocked."""
+    """Compute a value from the body. For a large body use a thread, which keeps the event loop free."""
     if not request.state.is_large:
         return make()
     pool: ThreadPoolExecutor = request.app.state.models.shared.reading
@@ -65,7 +65,7 @@ async def derived(request: Request, make: Callable[[], M]) -> M:
 
 
 def parse(data: bytes, shape: type[T]) -> T:
-    """Parse JSON text in a shape. Raises ApiError."""
+    """Parse and validate a JSON body. Raises ApiError."""
     value = _loaded(data)
     if not isinstance(value, dict):
         raise ApiError(f"the body must be a JSON object, not {shown(value)}", code="invalid_json")
@@ -73,7 +73,7 @@ def parse(data: bytes, shape: type[T]) -> T:
         check_depth(value)
         if _SURROGATE.search(data):
             _check_texts(value)
-        # Some clients send all fields, with null for those that they do not use.
+        # Some clients send null for fields that they do not use.
         asked = cast("dict[str, Any]", value).items()
         value = {name: each for name, each in asked if each is not None or not _is_known(name, shape)}
         return shape.model_validate(value)
@@ -86,7 +86,7 @@ def parse(data: bytes, shape: type[T]) -> T:
 async def whole(request: Request, most: int) -> bytes:
     """Read the whole body. Raises ApiError, with 413 as soon as the body is known to be too large."""
     length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length[:20]) > most:  # before the client sends it after 100-continue
+    if length.isdecimal() and int(length[:20]) > most:  # a client with Expect: 100-continue has not sent it yet
         raise _too_large(most, more=True)
     parts: list[bytes] = []
     size, more = 0, True
@@ -102,13 +102,13 @@ async def whole(request: Request, most: int) -> bytes:
 
 
 def check_size(request: Request, most: int) -> None:
-    """Raise ApiError for a body that is too large for its model."""
+    """Raise ApiError if a body that was read is too large for its model."""
     if request.state.size > most:
         raise _too_large(most, more=False)
 
 
 def _too_large(most: int, *, more: bool) -> ApiError:
-    """more: True if the client is still sending"""
+    """Return the error of a too large body. more: True if the client is still sending it"""
     said = f"the body has more than {most:,} bytes, the limit of this server"
     return ApiError(said, status=413, code="request_too_large", headers={"Connection": "close"} if more else None)
 
@@ -151,7 +151,7 @@ def loaded_text(text: str, place: Place) -> Any:
 
 
 class _NoJsonError(Exception):
-    """A text that Python's parser accepts, but that is not valid here."""
+    """Raised for text that Python's parser accepts, but that is not strict JSON."""
 
 
 def _no_number(name: str) -> NoReturn:
@@ -159,12 +159,12 @@ def _no_number(name: str) -> NoReturn:
 
 
 def _whole(digits: str) -> int | float:
-    """Parse an integer. Very long ones, which Python parses slowly, become infinity."""
+    """Parse an integer. Integers of 1,000 digits and more become infinity, since Python parses them slowly."""
     return int(digits) if len(digits) < 1000 else float("inf")
 
 
 def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build an object, and refuse duplicate names."""
+    """Return an object. Raises _NoJsonError for duplicate names."""
     found = dict(members)
     if len(found) < len(members):
         twice = twice_named(members)
@@ -176,7 +176,7 @@ _STRICT: dict[str, Any] = {"parse_constant": _no_number, "parse_int": _whole, "o
 
 
 def check_depth(value: Any, place: Place = ()) -> None:
-    """Raise ApiError for deeply nested values, which Python could not copy."""
+    """Raise ApiError for nesting deeper than DEEPEST, since Python copies values recursively."""
     level: list[Any] = [value] if isinstance(value, dict | list) else []
     depth = 0
     while level:
@@ -191,14 +191,14 @@ def check_depth(value: Any, place: Place = ()) -> None:
 
 
 def check_finite(value: Any, place: Place) -> None:
-    """Raise ApiError for numbers that overflow a float, since answers cannot repeat them."""
+    """Raise ApiError for numbers that overflow a float, since answers repeat them and JSON has no infinity."""
     for each, where in _all_within(value, place):
         if isinstance(each, float) and math.isinf(each):
             raise ApiError(f"{param_of(where)} is a number that is too large", where, code="invalid_value")
 
 
 def _all_within(value: Any, place: Place) -> Iterator[tuple[Any, tuple[str | int, ...]]]:
-    """Yield a value and everything nested in it, with places. place: of the value"""
+    """Yield a value and all nested values, each with its place. place: of the outer value"""
     left: list[tuple[Any, tuple[str | int, ...]]] = [(value, tuple(place))]
     while left:
         each, where = left.pop()
@@ -207,7 +207,7 @@ def _all_within(value: Any, place: Place) -> Iterator[tuple[Any, tuple[str | int
 
 
 def _members(value: Any) -> list[tuple[str | int, Any]]:
-    """Return the members of an object or an array, by name or index."""
+    """Return (name or index, member) of an object or an array; [] for other values."""
     if isinstance(value, dict):
         return list(cast("dict[str | int, Any]", value).items())
     return list(enumerate(cast("list[Any]", value))) if isinstance(value, list) else []
@@ -227,12 +227,12 @@ def _check_texts(value: Any, place: Place = ()) -> None:
 
 
 def refusal(error: ValidationError, value: Any, shape: type[BaseModel]) -> ApiError:
-    """Return the error of an invalid body. Of several it is the most deeply nested one."""
+    """Return the error of an invalid body: of several mistakes the most deeply nested one, unknown fields first."""
     if error.error_count() > MOST_MISTAKES:
         said = f"the body has {error.error_count():,} mistakes, such as unknown fields or values of wrong types"
         return ApiError(f"{said}; docs/serve.md lists the fields", code="invalid_value")
     found = [(place_in(value, each["loc"]), each) for each in error.errors(include_url=False, include_context=False)]
-    # of an object with an unknown type, only the type is reported
+    # For an object of an unknown type, only the type is reported.
     strange = {place[:-1] for place, each in found if place[-1:] == ("type",) and each["type"] == "literal_error"}
     found = [each for each in found if each[0][-1:] == ("type",) or each[0][:-1] not in strange]
     unlikely = _unlikely(value, [(each["loc"], each["type"]) for _, each in found])
@@ -256,9 +256,9 @@ def refusal(error: ValidationError, value: Any, shape: type[BaseModel]) -> ApiEr
 
 
 def _why_no_part(given: Any, said: str) -> str | None:
-    """Return the reason why a message part has an unsupported type; None for unknown types.
+    """Return the reason why a message part's type is unsupported; None if it is unknown.
 
-    said: the error, with the supported types
+    said: pydantic's message, which lists the supported types
     """
     kind = cast("dict[str, Any]", given).get("type") if isinstance(given, dict) else None
     here = [each for each in AUDIO if repr(each) in said]
@@ -268,7 +268,7 @@ def _why_no_part(given: Any, said: str) -> str | None:
 
 
 def _without_data(value: Any) -> Any:
-    """Replace texts that are files, such as base64 images, by their length."""
+    """Replace texts that are data, such as base64 images, by their length in a value and its nested values."""
     if isinstance(value, str):
         return f"({len(value):,} characters)" if _DATA.match(value) else value
     if isinstance(value, dict):
@@ -277,13 +277,13 @@ def _without_data(value: Any) -> Any:
 
 
 def _reason(name: str, shape: type[BaseModel]) -> str | None:
-    """Return the reason why a known field of other servers or chats is unsupported; None for other names."""
+    """Return the reason why a field of other servers or of chats is unsupported; None for unknown names."""
     of_chats = "only /v1/chat/completions has it" if name in getattr(shape, "OF_CHATS", ()) else None
     return KNOWN.get(name, of_chats)
 
 
 def _is_known(name: str, shape: type[BaseModel]) -> bool:
-    """Test whether a field is `trellm`, or a known one of other servers or of chats."""
+    """Test whether a field is `trellm`, or known from other servers or chats."""
     return name == "trellm" or _reason(name, shape) is not None
 
 
@@ -301,7 +301,7 @@ def _unknown(place: Place, shape: type[BaseModel]) -> ApiError:
 
 
 def place_in(value: Any, steps: Place) -> tuple[str | int, ...]:
-    """Return the place of a pydantic error, without the names of union alternatives."""
+    """Return the place of a pydantic error's location, without the names of union alternatives."""
     found: list[str | int] = []
     for step in steps:
         if _has(value, step):
@@ -311,7 +311,7 @@ def place_in(value: Any, steps: Place) -> tuple[str | int, ...]:
 
 
 def _unlikely(value: Any, mistakes: list[tuple[Place, str]]) -> set[Place]:
-    """Return the locations of union alternatives that lack fields, if another alternative fits better."""
+    """Return locations of union alternatives with missing fields, if another alternative has none missing."""
     lacking = {loc[:-1] for loc, kind in mistakes if kind == "missing" and len(loc) > 1}
     lacking = {loc for loc in lacking if place_in(value, loc) == place_in(value, loc[:-1])}
     likely = {loc[:end] for loc, _ in mistakes for end in range(len(loc) - 1) if loc[: end + 1] not in lacking}
@@ -326,7 +326,7 @@ def value_at(value: Any, place: Place) -> Any:
 
 
 def _has(value: Any, step: str | int) -> bool:
-    """Test in constant time whether an object has a name, or an array an index."""
+    """Test whether an object has a name, or an array an index, in constant time."""
     if isinstance(value, dict):
         return step in value
     return isinstance(value, list) and isinstance(step, int) and 0 <= step < len(cast("list[Any]", value))
@@ -334,7 +334,7 @@ def _has(value: Any, step: str | int) -> bool:
 
 _NO_SOUND = "the model generates no audio"
 AUDIO = ("input_audio", "audio_url", "audio")
-"""Types of audio parts, here or on other servers."""
+"""Types of audio parts of this server and others."""
 PARTS: dict[str, str] = {
     **dict.fromkeys(AUDIO, "/v1/chat/completions takes audio as input_audio and as audio_url"),
     **dict.fromkeys(("video_url", "input_video", "video"), "video is not supported; send images or audio"),

@@ -1,7 +1,7 @@
-"""The server process: its socket, signals and shutdown, and the connections of clients.
+"""The server process: socket, signals, shutdown, and the connections of clients.
 
-Requests that never end are dropped. Requests are parsed by httptools, a parser in C. With h11, which is written in
-Python, a server answers a third fewer small requests (eight connections, texts of one token).
+A time limit closes connections with incomplete requests. httptools, in C, parses requests. With h11, in Python, the
+server answers a third fewer small requests (eight connections, texts of one token).
 """
 
 from __future__ import annotations
@@ -30,18 +30,17 @@ from .settings import Settings
 
 BACKLOG = 2048
 CUT_SECONDS = 5
-"""Seconds that cut requests have to inform their clients."""
+"""Seconds for cut requests to send errors to their clients."""
 TICK_SECONDS = 0.1
 """Polling interval in seconds while draining."""
 TELL_SECONDS = 0.1
-"""Seconds to inform clients after a second Ctrl-C."""
+"""Seconds for errors to clients after a second Ctrl-C."""
 IDLE_SECONDS = 75
-"""Seconds that an idle connection is kept. It is longer than clients keep theirs, so that they do not write to a
-closing one."""
+"""Seconds that an idle connection stays open: more than in clients, which would else write to a closing one."""
 
 
 class Server(uvicorn.Server):
-    """A server that drains on SIGTERM or Ctrl-C, and stops when its requests are done."""
+    """A uvicorn server that drains on SIGTERM or Ctrl-C, and stops when its requests are done."""
 
     def __init__(self, app: Starlette, settings: Settings) -> None:
         super().__init__(
@@ -62,9 +61,9 @@ class Server(uvicorn.Server):
         self._drain_seconds = settings.drain_seconds
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Wait for running requests, and cut those that exceed the drain time with an error.
+        """Wait for running requests, up to the drain time. The rest ends with an error.
 
-        New requests meanwhile get an error rather than a refused connection.
+        New requests get an error until then, rather than a refused connection.
         """
         models = self._models
         models.is_draining = True
@@ -73,7 +72,7 @@ class Server(uvicorn.Server):
         while running and not (models.is_cut or self.force_exit):
             _, running = await asyncio.wait(running, timeout=TICK_SECONDS)
         await super().shutdown(sockets)
-        if self.force_exit:  # a second Ctrl-C skips the usual shutdown
+        if self.force_exit:  # after a second Ctrl-C, uvicorn skips the lifespan's end
             models.cut()
             await asyncio.sleep(TELL_SECONDS)
             await self.lifespan.shutdown()
@@ -85,10 +84,10 @@ class Server(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket; port 0 for any. Raises OptionError."""
+    """Return a listening socket. port: 0 for any free one. Raises OptionError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sets TCP_NODELAY only for sockets created with IPPROTO_TCP. Without it, the body of an answer waits some
-    # 40 ms for the client's acknowledgement of the head.
+    # asyncio sets TCP_NODELAY only for sockets created with IPPROTO_TCP. Without it, an answer's body waits some 40 ms
+    # for the client's acknowledgement of the head.
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -112,15 +111,15 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 HEAD = b"HTTP/1.1 "
-"""Beginning of an answer's head."""
+"""First bytes of an answer's head."""
 MOST_WAITING = 8
-"""Requests that are read ahead of an unanswered one."""
+"""Most pipelined requests with which a connection reads on while an earlier one is answered."""
 
 
 class JoiningTransport:
-    """A transport that joins an answer's head with the next write of the same iteration of the event loop.
+    """A transport that joins an answer's head with the next write in the same iteration of the event loop.
 
-    Each system call releases the GIL, and waiting for it takes as long as all other work.
+    This saves a system call. Each releases the GIL, and waiting for it takes as long as all other work.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -129,7 +128,7 @@ class JoiningTransport:
         self._head = b""
 
     def write(self, data: bytes) -> None:
-        """Write data. A head is delayed until the next write or iteration."""
+        """Write data. A head waits for the next write, or the next iteration of the event loop."""
         if not self._head and data.startswith(HEAD):
             self._head = data
             self._loop.call_soon(self._flush)
@@ -161,16 +160,15 @@ class At(Enum):
 
 
 class HostError(Exception):
-    """A request without exactly one Host header. It is the context of the parser's error."""
+    """Raised for a request without exactly one Host header. It becomes the context of the parser's error."""
 
 
 class Connection(HttpToolsProtocol):
-    """A connection that is closed if a request takes too long to arrive, or none comes.
+    """A connection with time limits for incoming requests, and bounds of headers and pipelined requests.
 
-    Requests wait in `pipeline` until the ones before are answered. llhttp neither bounds headers nor stops reading
-    during an answer; both are handled here.
-    seconds: time limit of an incoming request, and of a client that reads none of the waiting data; answers themselves
-        have no limit
+    Requests wait in `pipeline` until earlier ones are answered. llhttp neither bounds headers nor stops reading during
+    an answer, so this class does.
+    seconds: time limit of an incoming request, and of a client that reads none of the sent data; answers have no limit
     """
 
     seconds: ClassVar[float] = 60.0
@@ -211,13 +209,13 @@ class Connection(HttpToolsProtocol):
         was_at = self._at
         self._feed(data)
         if self._at is At.HEAD and self._fault is None:
-            # The start of a head is only known if no other request came with this data.
+            # The size of a head is only known if the data contains no other request.
             if self._heads == (0 if was_at is At.HEAD else 1) and was_at is not At.BODY:
                 self._head_bytes += len(data)
             if self._head_bytes > HEADER_BYTES:
                 self._refuse(_too_large())
         if self._fault is None and 0 < len(self.pipeline) <= MOST_WAITING and len(self.cycle.body) <= HEADER_BYTES:
-            self.flow.resume_reading()  # else a disconnect would go unnoticed
+            self.flow.resume_reading()  # without reading, a disconnect would go unnoticed
         self._look()
 
     def on_message_begin(self) -> None:
@@ -274,12 +272,12 @@ class Connection(HttpToolsProtocol):
         self._refuse(_no_http(msg))
 
     def pause_writing(self) -> None:
-        """Watch a client that reads slowly."""
+        """Set the time limit of a client that does not read."""
         super().pause_writing()
         self._watch()
 
     def resume_writing(self) -> None:
-        """Stop watching once the client has read most data."""
+        """Clear the time limit when the client has read most data."""
         self._watch_no_more()
         super().resume_writing()
 
@@ -292,9 +290,9 @@ class Connection(HttpToolsProtocol):
             self.send_400_response(str(fault.__context__ if isinstance(fault.__context__, HostError) else fault))
 
     def _go_on(self, data: bytes) -> None:
-        """Parse the body of a request with an Upgrade header, whose head llhttp has consumed.
+        """Parse data after the head of a request with an Upgrade header, at which llhttp stops.
 
-        A synthetic head without that header is parsed first.
+        A new parser first gets a synthetic head without that header.
         """
         kept = (b"content-length", b"transfer-encoding")
         fields = [name + b": " + value + b"\r\n" for name, value in self.scope["headers"] if name in kept]
@@ -307,7 +305,7 @@ class Connection(HttpToolsProtocol):
         return self._answering is not None and not self._answering.response_complete
 
     def _look(self) -> None:
-        """Set or clear the time limit for the rest of a request. There is none while earlier requests are answered."""
+        """Set the time limit for the rest of a request, or clear it while an earlier request is answered."""
         is_own = self._at is At.BODY and self._answering is self.cycle
         if self._is_answering and not is_own:
             self._wait_no_more()
@@ -315,7 +313,7 @@ class Connection(HttpToolsProtocol):
             self._wait()
 
     def _refuse(self, error: ApiError) -> None:
-        """Answer with an error once earlier requests are answered."""
+        """Answer with an error after the answers of earlier requests."""
         self._fault = error
         if self._at is At.BODY and self.pipeline:
             self.pipeline.popleft()
@@ -332,7 +330,7 @@ class Connection(HttpToolsProtocol):
             self._tell(error)
 
     def _watch(self) -> None:
-        """Abort the connection if the client reads nothing for a while, since its sequences would keep their memory."""
+        """Abort the connection if the client reads nothing for `seconds`, which frees the memory of its sequences."""
         size = self.transport.get_write_buffer_size()
 
         def look() -> None:
@@ -359,7 +357,7 @@ class Connection(HttpToolsProtocol):
             self._coming = None
 
     def _tell(self, error: ApiError) -> None:
-        """Answer a request without the application, and close the connection."""
+        """Send an error without the application, and close the connection."""
         body = json.dumps(error.body).encode()
         head = f"{error.status} {HTTPStatus(error.status).phrase}\r\nContent-Type: application/json\r\n"
         self.transport.write(HEAD + f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
@@ -367,7 +365,7 @@ class Connection(HttpToolsProtocol):
 
 
 def _leave(cycle: Any) -> None:
-    """Tell a request's handler that the client is gone."""
+    """Mark a request as disconnected, and wake its handler."""
     cycle.disconnected = True
     cycle.message_event.set()
 

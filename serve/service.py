@@ -1,4 +1,4 @@
-"""The service of one model: its engine, admission, tokenization and constraints."""
+"""The service of one loaded model: engine, admission, tokenization and constraints."""
 
 from __future__ import annotations
 
@@ -28,18 +28,17 @@ from .tool_calls import ToolCallFormat
 from .trimming import Trimmer
 
 SHORT = 2048
-"""Prompt size in characters below which tokenization and templates run on the event loop, since a thread would take
-longer."""
+"""Most characters of a chat that is tokenized on the event loop, where it takes less time than a change of threads."""
 
 
 class Service:
-    """The service of a model. It is used on the event loop; `close` may run in a thread once nothing runs any more.
+    """The service of a model, used on the event loop. `close` may run in a thread when no sequence runs any more.
 
     name: name for clients; adapters: names of the model's adapters, which requests use as model names
-    memory: bytes of the KV cache; kept_bytes: bytes of compiled constraints
-    rested: called when the last text has ended
-    texts: number of unfinished texts; body_bytes: greatest size of a body
-    keep_alive: seconds without a request after which a client wants the model unloaded; None for no wish
+    memory: bytes of the KV cache; kept_bytes: bound in bytes of cached constraints
+    rested: called when the last sequence has ended
+    texts: number of unfinished sequences; body_bytes: size limit of a body
+    keep_alive: idle seconds after which the model is to be unloaded, from a client's request; None for unset
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class Service:
         self._longest_token = max(tokens, default=1)
 
     async def rest(self) -> None:
-        """Stop the trimmer before `close`, on the event loop."""
+        """Stop the trimmer. Call this on the event loop before `close`."""
         await self._trimmer.close()
 
     def close(self) -> None:
@@ -99,22 +98,24 @@ class Service:
         self.dispatcher.cut()
 
     def check_tokens(self, ids: Sequence[int], place: Place) -> None:
-        """Raise ApiError for invalid token ids at a place of the request."""
+        """Raise ApiError for token ids outside the vocabulary. place: of the ids in the request"""
         size = self.model.vocabulary.size
         strange = next((each for each in ids if not 0 <= each < size), None)
         if strange is not None:
             raise ApiError(f"{strange} is not a token id; ids are 0 to {size - 1}", place)
 
     def admit(self, texts: int, place: Place) -> int:
-        """Reserve capacity for a request's texts until `release`. place: the field that asks for them. Raises
-        ApiError."""
+        """Reserve capacity for a number of sequences until `release`, and return the number. Raises ApiError.
+
+        place: the field that requests them
+        """
         self.shared.check_room(texts, place)
         self._admitted += 1
         self.release(-texts)
         return texts
 
     def release(self, texts: int) -> None:
-        """Release capacity."""
+        """Release the capacity of a number of sequences."""
         self.texts -= texts
         self.shared.texts -= texts
         self.metrics.running.set(self.texts)
@@ -128,7 +129,7 @@ class Service:
         self.metrics.hold(held=engine.held_bytes, kept=engine.kept_bytes, room=engine.memory_bytes)
 
     async def generator(self, constraint: ConstraintSpec) -> TextGenerator[Any]:
-        """Return the generator of a constraint, compiled or cached. Raises ApiError."""
+        """Return the generator of a constraint from the cache, or compile it. Raises ApiError."""
         try:
             return await self.compiler.made(constraint, self._maker(constraint), weight)
         except TrellmError as error:
@@ -145,9 +146,9 @@ class Service:
         *,
         is_verbatim: bool,
     ) -> tuple[int, ...]:
-        """Return the tokens of a chat by its template. options: further template arguments
+        """Return the token ids of a chat by its template. options: further template arguments
 
-        Raises ApiError, and MediaError for content that the model does not read.
+        is_verbatim: as for `ids`. Raises ApiError, and MediaError for content that the model does not read.
         """
         extras = options | ({"tools": tuple(tools)} if tools else {})
         work = partial(self.ids, messages, 0, extras, ("messages",), is_verbatim=is_verbatim)
@@ -161,7 +162,7 @@ class Service:
             raise of_request(error, ("tools",) if str(error).startswith("tools=") else ("messages",)) from None
 
     async def described(self, constraint: ConstraintSpec, prompts: list[Any], place: Place) -> list[Any]:
-        """Append the schema of the constraint to prompts. place: of the prompts in the request. Raises ApiError."""
+        """Return prompts with the constraint's description appended. place: of the prompts. Raises ApiError."""
 
         def make() -> list[Prompt]:
             try:
@@ -179,9 +180,10 @@ class Service:
         return lambda: constraint.generator(self.model, self.settings.limits)
 
     def ids(self, prompt: Prompt, number: int, extras: Extras, place: Place, *, is_verbatim: bool) -> tuple[int, ...]:
-        """Return the tokens of a prompt. is_verbatim: special token names in messages are text
+        """Return the token ids of a prompt. number: its index, for messages; extras: template arguments
 
-        Raises OptionError, and ApiError for a prompt that is certainly too long.
+        is_verbatim: True to encode names of special tokens in messages as ordinary text
+        Raises OptionError, and ApiError for a prompt that must exceed the context.
         """
         context = self.model.source_context if conforms(self.model, SourceModel) else self.model.context
         if context is not None:
@@ -189,13 +191,13 @@ class Service:
         return self.encoded(prompt, number, extras, is_verbatim=is_verbatim)
 
     def encoded(self, prompt: Prompt, number: int, extras: Extras, *, is_verbatim: bool) -> tuple[int, ...]:
-        """Return the tokens of a prompt of any length. Raises OptionError."""
+        """Return `ids` without a length check. Raises OptionError."""
         if is_verbatim and is_chat(prompt_of(prompt, "the prompt")):
             return self.verbatim.ids(prompt, number, extras)
         return ids_of(self.model, prompt, number, extras)
 
     def _check_length(self, prompt: Prompt, number: int, extras: Extras, place: Place, context: int) -> None:
-        """Raise ApiError for a prompt that is certainly too long, before tokenization."""
+        """Raise ApiError, before tokenization, for a prompt that must exceed the context."""
         most = 64 + context * self._longest_token
         if isinstance(prompt, tuple):
             if len(prompt) > context:

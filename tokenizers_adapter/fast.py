@@ -42,8 +42,8 @@ def read_fast(tokenizer: Any, backend: Any) -> TokenTable:
     unknown, byte_fallback = _model_facts(backend.model)
     if unknown in vocabulary:
         special.add(vocabulary[unknown])
-    # The text of an added token is its string, unless the model itself produces that token from other text, as with
-    # Gemma's runs of space marks.
+    # The text of an added token is its string, unless the model itself also produces the token from other text, such
+    # as Gemma's runs of space marks.
     literal = {t for t, content in added.items() if backend.model.id_to_token(t) != content.content}
     spell = _spelling(backend, byte_fallback)
     greatest = max(vocabulary.values(), default=-1)
@@ -62,7 +62,7 @@ def read_fast(tokenizer: Any, backend: Any) -> TokenTable:
 
 
 def _spelling(backend: Any, byte_fallback: bool) -> Spell:
-    """Return the spelling of the tokenizer's own (not added) tokens: the bytes of their strings."""
+    """Return the spelling of the tokenizer's own tokens, without added ones."""
     suffix: str = getattr(backend.model, "end_of_word_suffix", None) or ""
     rewrites: list[Rewrite] = [word_end(suffix)] if suffix else []
     decoder = list(_parts(backend.decoder, "decoders"))
@@ -130,8 +130,7 @@ _DROPS_SPACES = {"Whitespace", "WhitespaceSplit", "BertPreTokenizer"}
 def _parts(component: Any, inner: str) -> Iterator[Part]:
     """Yield the steps of a decoder, pre-tokenizer or normalizer; sequences (with steps under `inner`) are flattened.
 
-    A component's pickle state is its JSON. Reading that of the part instead of the tokenizer leaves out the megabytes
-    of the vocabulary.
+    The pickle state of a component is its JSON, without the megabytes of the vocabulary in the tokenizer's JSON.
     """
     waiting: list[Part] = [] if component is None else [json.loads(component.__getstate__())]
     while waiting:
@@ -143,10 +142,10 @@ def _parts(component: Any, inner: str) -> Iterator[Part]:
 
 
 def _model_facts(model: Any) -> tuple[str | None, bool]:
-    """Return the model's unknown token, if there is one, and whether it has byte fallback."""
+    """Return the model's unknown token or None, and True if the model has byte fallback."""
     if type(model).__name__ != "Unigram":
         return getattr(model, "unk_token", None), bool(getattr(model, "byte_fallback", False))
-    state: Part = json.loads(model.__getstate__())  # the only place that has these facts
+    state: Part = json.loads(model.__getstate__())  # no attributes have these facts
     unknown = None if state["unk_id"] is None else state["vocab"][state["unk_id"]][0]
     return unknown, bool(state.get("byte_fallback"))
 

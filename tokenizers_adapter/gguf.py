@@ -1,8 +1,8 @@
-"""GGUF files: their headers, metadata and where tensors lie, and the vocabulary in one, as llama.cpp has it.
+"""GGUF files: headers with metadata and tensor offsets, and vocabularies as llama.cpp reads them.
 
-What is wrong is said with its place. The layout is that of ggml's specification, versions 2 and 3, little-endian:
-https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. The package `gguf` reads it too, and takes seconds for the
-strings of a vocabulary; it is what tests compare with.
+Errors state their place in the file. The layout follows ggml's specification, versions 2 and 3, little-endian:
+https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. The package `gguf` takes seconds for the strings of a
+vocabulary, so only tests use it, for comparison.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .spelling import SPACE_MARK, Spell, TokenTable, encoded, replace, spell_byt
 
 MAGIC = b"GGUF"
 ENDS = ("eos", "eot", "eom")
-"""Tokens that end a text, by their keys `tokenizer.ggml.*_token_id`: EOS, end of turn, end of message."""
+"""Kinds of EOS tokens, with keys `tokenizer.ggml.*_token_id`: EOS, end of turn, end of message."""
 _VERSIONS = (2, 3)
 _STRING, _ARRAY = 8, 9
 _SCALARS = {
@@ -47,16 +47,16 @@ class TokenType(IntEnum):
 
 
 class GGUFError(ValueError):
-    """A file that is not GGUF, or is damaged; the message begins with the place, without the path."""
+    """Raised for a file that is damaged or not GGUF. The message begins with the place in the file."""
 
 
 class TensorHead(NamedTuple):
     """A tensor's entry in a header.
 
-    shape: rows first
-    kind: number of its type
-    offset: bytes from the beginning of the tensor data
-    place: byte of the entry in the header
+    shape: sizes, rows first
+    kind: number of the tensor type
+    offset: bytes from the beginning of all tensor data
+    place: offset of the entry in the file
     """
 
     name: str
@@ -72,7 +72,7 @@ class GGUFHeader:
 
     metadata: values by key; arrays of numbers are NumPy arrays, arrays of strings are lists. Strings in lists, such as
         tokens, may not be UTF-8; they are decoded with `surrogateescape`
-    heads: of all tensors, whose data may lie beyond the end of the file
+    heads: entries of all tensors; the file may lack their data
     size: bytes of the header
     """
 
@@ -131,7 +131,7 @@ class _Reader:
         return struct.unpack(form, self._take(struct.calcsize(form)))[0]
 
     def _count(self, of_what: str, least: int) -> int:
-        """Read a count of things that take at least `least` bytes each, and check that the file has room for them."""
+        """Read a number of items of at least `least` bytes each. Raises GGUFError if they exceed the file."""
         at, count = self._at, self._number("<Q")
         if count > (len(self._data) - self._at) // least:
             raise self._fault(f"{count:,} {of_what} do not fit into the file", at)
@@ -166,7 +166,7 @@ class _Reader:
         return np.frombuffer(self._take(count * dtype.itemsize), dtype)
 
     def _strings(self, count: int) -> list[str]:
-        """Read many strings, most of them short, without a call for each."""
+        """Read many short strings, without a function call for each."""
         data, at, end, found = self._data, self._at, len(self._data), list[str]()
         size_of = struct.Struct("<Q").unpack_from
         for _ in range(count):
@@ -201,7 +201,7 @@ def is_gguf(path: Path) -> bool:
 
 
 def read_gguf(path: Path) -> TokenTable:
-    """Return the tokens of a GGUF file. EOS ids are those of EOS, end of turn and end of message that it names.
+    """Return the tokens of a GGUF file. Its EOS ids are all those of `ENDS` in the metadata.
 
     Raises VocabularyError for a damaged file, one without a vocabulary, or one with another spelling.
     """

@@ -1,4 +1,4 @@
-"""Vocabularies with markers: tokens that stand for themselves alone, between texts."""
+"""Vocabularies with markers: tokens with bytes that no text contains, such as the tags around tool calls."""
 
 from __future__ import annotations
 
@@ -29,18 +29,17 @@ _MARKERS = re.compile(b"\xff[\xf8-\xfe]+")
 
 
 class MarkedVocabulary(Vocabulary):
-    """A vocabulary with markers: tokens, also special ones, that no other tokens spell.
+    """A vocabulary in which some tokens, also special ones, have the bytes of markers, and no others spell these.
 
-    Other tokens with bytes that never occur in UTF-8 have no bytes in it.
-
-    unmarked: the vocabulary without markers; markers: their ids
+    Other tokens with bytes from FIRST_DIGIT on, which do not occur in UTF-8, lose their bytes.
+    unmarked: the vocabulary without markers; markers: ids of the markers
     """
 
     unmarked: Vocabulary
     markers: frozenset[int]
 
     def __init__(self, unmarked: Vocabulary, markers: frozenset[int]) -> None:
-        """Raises VocabularyError for ids that are out of range, or end texts. Use `with_markers`, which caches."""
+        """Raises VocabularyError for ids that are out of range or EOS. Use `with_markers`, which caches."""
         for token in markers:
             if not 0 <= token < unmarked.size:
                 raise VocabularyError(f"the marker {token} is not a token id; ids are 0 to {unmarked.size - 1}")
@@ -48,7 +47,7 @@ class MarkedVocabulary(Vocabulary):
                 raise VocabularyError(
                     f"the marker {token} is an end-of-sequence token, which cannot occur within a text"
                 )
-        # Many vocabularies have tokens of single bytes, which would spell the bytes of markers.
+        # Many vocabularies have a token for each byte. Together these could spell markers.
         tokens = [text if not text or text.isascii() or max(text) < FIRST_DIGIT else None for text in unmarked.tokens]
         for token in markers:
             tokens[token] = marker_bytes(token)
@@ -58,7 +57,7 @@ class MarkedVocabulary(Vocabulary):
         self._spelt = {marker_bytes(token): unmarked.tokens[token] or b"" for token in markers}
 
     def text_of(self, data: bytes) -> bytes:
-        """Replace the bytes of markers by the unmarked vocabulary's; special tokens have none there."""
+        """Replace markers by the bytes of their tokens in the unmarked vocabulary, b"" for special tokens."""
         return _MARKERS.sub(lambda marker: self._spelt[marker.group()], data)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -69,7 +68,7 @@ _known: WeakKeyDictionary[Vocabulary, WeakValueDictionary[frozenset[int], Marked
 
 
 def with_markers(vocabulary: Vocabulary, markers: Iterable[int]) -> Vocabulary:
-    """Return the vocabulary with these markers and its own. It is cached, so its tables are shared."""
+    """Return the vocabulary with these markers besides its own. A cache returns the same object, with its tables."""
     base = without_markers(vocabulary)
     wanted = frozenset(markers)
     if isinstance(vocabulary, MarkedVocabulary):
@@ -82,12 +81,12 @@ def with_markers(vocabulary: Vocabulary, markers: Iterable[int]) -> Vocabulary:
 
 
 def unmarked_text(vocabulary: Vocabulary, data: bytes) -> bytes:
-    """Return bytes that a vocabulary decoded, as its unmarked vocabulary decodes them."""
+    """Return decoded bytes with markers replaced as in `MarkedVocabulary.text_of`."""
     return vocabulary.text_of(data) if isinstance(vocabulary, MarkedVocabulary) else data
 
 
 def marker_names(vocabulary: Vocabulary) -> dict[str, bytes]:
-    """The bytes of the markers of a vocabulary, by how the tokenizer writes these."""
+    """Return the bytes of a vocabulary's markers by the tokenizer's strings of their tokens."""
     if not isinstance(vocabulary, MarkedVocabulary):
         return {}
     names = vocabulary.names
@@ -95,9 +94,9 @@ def marker_names(vocabulary: Vocabulary) -> dict[str, bytes]:
 
 
 def pieces_of(vocabulary: Vocabulary, text: str) -> Iterator[tuple[str, bytes]]:
-    """The characters of a text, with their bytes; the name of a marker of the vocabulary is one piece, that marker.
+    """Yield the characters of a text with their bytes, and each name of a marker as one piece with the marker's bytes.
 
-    A lone surrogate has bytes that no text of UTF-8 has.
+    Lone surrogates have bytes that are not UTF-8.
     """
     markers = marker_names(vocabulary)
     named = re.compile("|".join([*map(re.escape, sorted(markers, key=len, reverse=True)), "."]), re.DOTALL)
@@ -111,10 +110,10 @@ def without_markers(vocabulary: Vocabulary) -> Vocabulary:
 
 
 def token_of(tokenizer: Any, text: str) -> int | None:
-    """Return the token that a tokenizer writes as a text; None if there is none."""
+    """Return the id of the token with this string in a tokenizer; None if there is none."""
     find: Any = getattr(tokenizer, "convert_tokens_to_ids", getattr(tokenizer, "token_to_id", None))
     token = None if find is None else find(text)
     if not isinstance(token, int):
         return None
     written: Any = getattr(tokenizer, "convert_ids_to_tokens", getattr(tokenizer, "id_to_token", None))
-    return token if written is None or written(token) == text else None  # otherwise it is the unknown token
+    return token if written is None or written(token) == text else None  # else `find` returned the unknown token

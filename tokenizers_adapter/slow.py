@@ -1,7 +1,7 @@
 """Hugging Face tokenizers written in Python.
 
-They have no description of their strings, but can join tokens into text. So each known spelling is tried, and accepted
-only if it joins the whole vocabulary as the tokenizer does.
+They do not describe the spelling of their strings, but join tokens into text. A known spelling is accepted if it joins
+the whole vocabulary as the tokenizer does.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _spelling_by_joining(tokenizer: Any, tokens: Sequence[str]) -> Spell:
         ways.insert(0, lambda tokens: [token.encode("latin-1") for token in tokens])
     # With U+FFFD in more than one token, bytes were lost before, and cannot be restored.
     if sum("\ufffd" in token for token in tokens) < 2:
-        # Tokenizers may ignore word marks at the ends of a text, so neither end may be inside a word.
+        # Tokenizers may ignore word marks at the ends of a text, so both ends must be whole words.
         tokens = sorted(tokens, key=lambda token: (token.startswith("##"), not token.endswith("@@")))
         text = tokenizer.convert_tokens_to_string(tokens).strip()
         for spell in ways:

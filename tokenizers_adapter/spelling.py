@@ -23,9 +23,9 @@ _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 @dataclass(frozen=True)
 class TokenTable:
-    """The tokens of a tokenizer. tokens[i] are the bytes of token i, None if it has no text.
+    """The tokens of a tokenizer. tokens[i] has the bytes of token i, None if it has no text.
 
-    added: ids of tokens that stand for themselves, special ones and others, by the string that the tokenizer writes
+    added: ids of added tokens, special ones and others, by the tokenizer's string
     """
 
     tokens: list[bytes | None]
@@ -46,13 +46,13 @@ def byte_level_alphabet() -> str:
 
 
 def spell_byte_level(rewrites: Iterable[Rewrite] = ()) -> Spell:
-    """Return the spelling of byte-level tokens. A token with characters outside the alphabet is its own text."""
+    """Return the spelling of byte-level tokens. Tokens with characters outside the alphabet are text in UTF-8."""
     table = codecs.charmap_build(byte_level_alphabet())
     rewrites = tuple(rewrites)
 
     def spell(tokens: Sequence[str]) -> list[bytes]:
         tokens = [_rewritten(token, rewrites) for token in tokens] if rewrites else tokens
-        try:  # all in one call; each character is one byte
+        try:  # encode all tokens in one call; each character is one byte
             data = codecs.charmap_encode("".join(tokens), "strict", table)[0]
         except UnicodeEncodeError:
             return [_byte_level(token, table) for token in tokens]
@@ -62,7 +62,7 @@ def spell_byte_level(rewrites: Iterable[Rewrite] = ()) -> Spell:
 
 
 def spell_text(rewrites: Iterable[Rewrite] = (), byte_fallback: bool = False) -> Spell:
-    """Return the spelling of tokens that are text after `rewrites`. With `byte_fallback`, `<0xNN>` is the byte NN."""
+    """Return the spelling of tokens whose strings are text after `rewrites`. byte_fallback: `<0xNN>` is the byte NN"""
     rewrites = tuple(rewrites)
 
     def spell(tokens: Sequence[str]) -> list[bytes]:
@@ -90,7 +90,7 @@ def _byte_level(token: str, table: Any) -> bytes:
 
 
 def encoded(token: str) -> bytes:
-    """Return the bytes of a token that is its own text. Raises VocabularyError for lone surrogates."""
+    """Return a token's string in UTF-8. Raises VocabularyError for lone surrogates."""
     try:
         return token.encode()
     except UnicodeEncodeError as error:
@@ -120,15 +120,15 @@ def strip(content: str, start: int, stop: int) -> Rewrite:
 
 
 def word_start(prefix: str) -> Rewrite:
-    """Return a rewriting in which a token with `prefix` continues a word, and any other begins one, after a space."""
+    """Return a rewriting that removes `prefix`, which continues a word, or else puts a space before the token."""
     return lambda token: token[len(prefix) :] if token.startswith(prefix) else " " + token
 
 
 def word_part(suffix: str) -> Rewrite:
-    """Return a rewriting in which a token with `suffix` is continued by the next, and a space follows any other."""
+    """Return a rewriting that removes `suffix`, with which the word continues, or else puts a space after the token."""
     return lambda token: token[: -len(suffix)] if token.endswith(suffix) else token + " "
 
 
 def word_end(suffix: str) -> Rewrite:
-    """Return a rewriting in which a token with `suffix` ends a word, and a space follows."""
+    """Return a rewriting that replaces `suffix`, the end of a word, by a space after the token."""
     return lambda token: token[: -len(suffix)] + " " if token.endswith(suffix) else token

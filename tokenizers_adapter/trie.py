@@ -14,32 +14,31 @@ from ..errors import LimitError
 Ints = NDArray[np.int32]
 Places = NDArray[np.int64]
 
-# With more nodes a guide needs over a second, and half a gigabyte, before its first mask.
+# With more nodes, a guide's first mask takes over a second and half a gigabyte.
 MOST_NODES = 1 << 22
 _FEW = 100
 
 
 class Trie(NamedTuple):
-    """Every prefix of every token once, in lexicographic order; node 0 is the empty text.
+    """A trie with a node for each distinct prefix of tokens, in lexicographic order; node 0 is the empty prefix.
 
-    The children of node n are n + 1, skip[n + 1], skip[skip[n + 1]] ... as long as they are below skip[n].
-    The tokens that end at n are ids[token_start[n]:token_start[n + 1]], those that begin with the text of n
-    are ids[token_start[n]:token_start[skip[n]]]. Kernels take it as a `kernels.trie.branches.TokenTrie`.
+    The children of node n are n + 1, skip[n + 1], skip[skip[n + 1]] ... below skip[n]. Tokens that end at n are
+    ids[token_start[n]:token_start[n + 1]]; tokens that begin with the prefix of n are
+    ids[token_start[n]:token_start[skip[n]]]. Kernels use the form `kernels.trie.branches.TokenTrie`.
     """
 
-    byte: NDArray[np.uint8]  # [N] the last byte of the node's text; 0 for the root
+    byte: NDArray[np.uint8]  # [N] the last byte of the node's prefix; 0 for the root
     skip: Ints  # [N] one past the last node of the node's subtree
-    depth: Ints  # [N] the length of the node's text
-    token_start: Ints  # [N + 1] where the node's tokens begin in ids
+    depth: Ints  # [N] the length of the node's prefix in bytes
+    token_start: Ints  # [N + 1] index in ids of the node's first token
     ids: Ints  # [T] token ids in order of (bytes, id)
 
     @classmethod
     def build(cls, tokens: Sequence[bytes | None]) -> Trie:
         """Build the trie of all tokens that have bytes; the id of a token is its index.
 
-        Tokens are sorted and made distinct. Each adds one node for each byte after the prefix that it shares with the
-        token before, so the nodes come out in preorder.
-        Raises LimitError if there are too many nodes.
+        Distinct tokens are sorted. Each adds a node for each byte after the prefix that it shares with the previous
+        token, so the nodes are in preorder. Raises LimitError for more than MOST_NODES nodes.
         """
         ids = [token for token, text in enumerate(tokens) if text]
         texts = [text for text in tokens if text]
@@ -78,10 +77,10 @@ class Trie(NamedTuple):
 
 
 def _shared_prefixes(data: NDArray[np.uint8], begin: Places, length: Places) -> Places:
-    """Count the bytes that each text shares with the one before it, 0 for the first: int64 like `begin`.
+    """Return the length of the prefix that each text shares with the previous one, int64 [texts]; 0 for the first.
 
-    Each depth takes one comparison over the pairs that still agree, so the work is the number of shared bytes. Few
-    pairs are compared one by one.
+    Each depth is one vectorised comparison of the pairs that agree so far, so the work is the number of shared bytes.
+    The last _FEW pairs are compared one by one.
     """
     shared = np.zeros(len(begin), np.int64)
     shorter = np.minimum(length[1:], length[:-1])
@@ -101,17 +100,18 @@ def _shared_prefixes(data: NDArray[np.uint8], begin: Places, length: Places) -> 
 
 
 def _subtree_ends(depth: Places, shared: Places, ends: Places) -> Places:
-    """Return one past the last node below each node of a preorder, which is given by its depths.
+    """Return one past the last node of each node's subtree. depth: of the nodes in preorder
 
-    shared, ends: the prefix each distinct text shares with the one before it, and one past the nodes that it adds
+    shared: length of the prefix that each distinct text shares with the previous one
+    ends: one past the last node that each distinct text adds
     """
     return _by_levels(depth) if depth.max() < len(shared) else _by_texts(depth, shared, ends)
 
 
 def _by_levels(depth: Places) -> Places:
-    """Compute ends from the deepest level up: a node takes the end of its last child.
+    """Compute subtree ends from the deepest level up. The end of a node is that of its last child.
 
-    Among equal indices of an assignment the last one wins, and children come in preorder.
+    Children are in preorder, and NumPy's assignment keeps the last of several values for one index.
     """
     by_depth = np.argsort(depth, kind="stable")
     levels = np.split(by_depth, np.cumsum(np.bincount(depth))[:-1])
@@ -122,7 +122,7 @@ def _by_levels(depth: Places) -> Places:
 
 
 def _by_texts(depth: Places, shared: Places, ends: Places) -> Places:
-    """Compute ends text by text: nodes of the previous text that a text does not share end at its first new node."""
+    """Compute subtree ends text by text: a text's first new node ends those nodes of the previous one not shared."""
     end = np.full(len(depth), len(depth))
     path = np.zeros(int(depth.max()) + 1, np.int64)
     first = 1

@@ -19,17 +19,17 @@ from .trie import Trie
 
 
 class Vocabulary:
-    """The bytes of every token id, the ids that end a text, and the width of the logits. Do not change it.
+    """The bytes of each token id, the EOS ids, and the width of the logits. Immutable: do not change attributes.
 
-    `tokens[i]` is the text that token i adds to the output, None if it adds none: special tokens, EOS, ids between
-    the tokenizer's last and the width of the logits. Several ids may have the same bytes.
+    `tokens[i]` has the bytes that token i adds to the output, or None: for special tokens, EOS, and ids between the
+    tokenizer's last and the width of the logits. Several ids may have the same bytes.
 
     The leading-space rule: bytes contain spaces literally. SentencePiece and WordPiece tokenizers write the space
     before a word into the word's token, also for the first word of a text, and their own `decode` drops it there.
-    Joining bytes does not: `▁Hello` is " Hello" everywhere, and a text that begins without a space is spelt with tokens
-    that have none (in WordPiece, `##` tokens). WordPiece loses spaces when it encodes: one space comes before each of
-    its words and punctuation marks. If a tokenizer writes the space after a word into the word (`</w>`), its texts end
-    with that space.
+    Joining bytes does not: `▁Hello` is " Hello" everywhere, and a text that begins without a space consists of tokens
+    without one (in WordPiece, `##` tokens). WordPiece loses spaces when it encodes: one space comes before each of its
+    words and punctuation marks. If a tokenizer writes the space after a word into the word (`</w>`), its texts end with
+    that space.
     """
 
     tokens: list[bytes | None]
@@ -45,10 +45,10 @@ class Vocabulary:
         special_ids: Iterable[int] = (),
         added_tokens: Mapping[str, int] | None = None,
     ) -> None:
-        """`tokens` by id; EOS and special ids lose their bytes, since texts never spell them.
+        """Create a vocabulary of `tokens` by id. EOS and special ids lose their bytes, since no text contains them.
 
-        added_tokens: ids of tokens that stand for themselves, special ones and others, by the string that the tokenizer
-            writes and grammars use, such as `<|im_end|>`
+        added_tokens: ids of added tokens, special ones and others, by the tokenizer's string, which grammars use, such
+            as `<|im_end|>`
         Raises VocabularyError if there is no EOS id, or an id is outside `tokens`; OptionError for values that are not
         bytes or ids.
         """
@@ -72,7 +72,7 @@ class Vocabulary:
     def from_tokenizer(
         cls, tokenizer: Any, size: int | None = None, eos_ids: int | Iterable[int] | None = None
     ) -> Vocabulary:
-        """Return the vocabulary of a tokenizer: Hugging Face, fast or slow, `tokenizers`, tiktoken, or mistral-common.
+        """Return the vocabulary of a tokenizer of Hugging Face (fast or slow), tokenizers, tiktoken or mistral-common.
 
         `tokenizer` may also be the path of a tokenizer.json (a tokenizer_config.json beside it names EOS), of a
         tekken.json, of a folder with one of these, or of a GGUF file; or a Llama of llama-cpp-python.
@@ -106,16 +106,16 @@ class Vocabulary:
 
     @classmethod
     def from_bytes(cls, added_tokens: Sequence[str] = ()) -> Vocabulary:
-        """The 256 bytes, each its own id, EOS as id 256, and behind it tokens that stand for themselves.
+        """Return a vocabulary of the 256 bytes, each with its value as id, EOS as id 256, and added tokens after it.
 
-        added_tokens: how these are written, as grammars name them, `<|im_end|>`
+        added_tokens: strings of these tokens, which grammars use, such as `<|im_end|>`
         """
         tokens = [*(bytes([byte]) for byte in range(256)), None, *(text.encode() for text in added_tokens)]
         return cls(tokens, [256], (), {text: token for token, text in enumerate(added_tokens, 257)})
 
     @classmethod
     def from_characters(cls, characters: Iterable[str]) -> Vocabulary:
-        """Return a vocabulary of a token for each of `characters` (or longer texts) in order, and EOS after the last.
+        """Return a vocabulary with a token for each of `characters` (or longer texts) in order, and EOS after the last.
 
         Raises VocabularyError for text that UTF-8 cannot encode (lone surrogates).
         """
@@ -130,7 +130,7 @@ class Vocabulary:
         return cls([*tokens, None], [len(tokens)])
 
     def decode(self, ids: Iterable[int]) -> bytes:
-        """Return the bytes that `ids` add to the output, joined; tokens without bytes add nothing.
+        """Return the joined bytes of token ids. Tokens without bytes add nothing.
 
         Raises OptionError for values that are not token ids.
         """
@@ -143,7 +143,7 @@ class Vocabulary:
 
     @cached_property
     def names(self) -> dict[int, str]:
-        """How the tokenizer writes added tokens, by their ids: `<|im_end|>`."""
+        """The tokenizer's strings of added tokens by id, such as `<|im_end|>`."""
         return {token: text for text, token in self.added_tokens.items()}
 
     @cached_property
@@ -153,7 +153,7 @@ class Vocabulary:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hexadecimal SHA-256 over tokens, EOS ids and size: equal for vocabularies that behave alike."""
+        """Hexadecimal SHA-256 of tokens, EOS ids and size, equal for vocabularies that behave alike."""
         lengths = [-1 if text is None else len(text) for text in self.tokens]
         head = [self.size, len(self.eos_ids), *sorted(self.eos_ids)]
         digest = hashlib.sha256(np.array([*head, *lengths], "<i8").tobytes())
@@ -176,7 +176,7 @@ class Vocabulary:
 
 
 _Key = tuple[str, frozenset[int], tuple[tuple[str, int], ...]]
-# Vocabularies that were pickled or unpickled. Equal ones are unified, so they share their tables
+# Pickled and unpickled vocabularies. Equal ones are unified, and so share their tables.
 _known: WeakValueDictionary[_Key, Vocabulary] = WeakValueDictionary()
 
 

@@ -23,12 +23,12 @@ _get: Any = dict[str, Any].get
 
 
 class Weights:
-    """The state of a model's weights and active adapters. A model without a torch module never changes.
+    """State of a model's weights and active adapters. It is constant for a model without a torch module.
 
-    Detected: in-place writes of parameters and buffers (optimisers, loading), their replacement, added or replaced
-    modules, training mode, and adapters of PEFT that are selected, scaled, disabled or merged. Not detected: writes
-    through `.data` and to inference tensors, since torch has no version counters for these. Raises OptionError as
-    `check` does.
+    Detected changes: in-place writes to parameters and buffers (optimisers, loading), replaced tensors, added or
+    replaced modules, training mode, and PEFT adapters that are selected, scaled, disabled or merged. Not detected:
+    writes through `.data` and to inference tensors, for which torch has no version counters.
+    Raises OptionError as `check` does.
     """
 
     def __init__(self, model: Any) -> None:
@@ -56,9 +56,9 @@ class Weights:
 
 
 class Links:
-    """References from a network to its modules, parameters and buffers, and how it is called.
+    """References from a network to its modules, parameters and buffers, with its hooks, training modes and `forward`s.
 
-    The modules' own dictionaries are read, since `Module.modules()` is slow.
+    Reads the modules' dictionaries directly, since `Module.modules()` is slow.
     tensors: parameters and buffers; some quantisation methods store weights in buffers
     """
 
@@ -100,7 +100,7 @@ class Links:
 
 
 def _links_of(module: Any) -> Iterator[tuple[dict[str, Any], str, Any]]:
-    """Yield the dictionaries below a module, with each name and entry."""
+    """Yield (dictionary, name, entry) for each parameter, buffer and module of a module and its submodules."""
     for held in (module._parameters, module._buffers):
         for name, tensor in held.items():
             yield held, name, tensor
@@ -111,7 +111,7 @@ def _links_of(module: Any) -> Iterator[tuple[dict[str, Any], str, Any]]:
 
 
 class Parts:
-    """The links of a network, with a number that changes whenever the links do."""
+    """The current links of a network, numbered: each change of the links increases the number."""
 
     def __init__(self, network: nn.Module) -> None:
         self._network = network
@@ -128,22 +128,21 @@ class Parts:
         return self._number, links
 
     def baked(self) -> tuple[Any, ...]:
-        """Return a key of everything a captured graph depends on: modules, adapters, addresses of parameters and
-        buffers.
+        """Return a key of all that a captured graph contains: modules, adapters, addresses of parameters and buffers.
 
-        Plain Python attributes of modules are not covered.
+        Plain Python attributes of modules are not included.
         """
         number, links = self.now()
         return (number, *map(_place, links.tensors), *links.adapters)
 
 
 class Loaded:
-    """The parameters of a network as loaded, without those on the meta device."""
+    """The parameters of a network at loading, except those on the meta device."""
 
     def __init__(self, network: nn.Module) -> None:
         self._network = network
         parameters = self._parameters()
-        # Weak, so that the memory of replaced parameters is free.
+        # Weak references, so that replaced parameters are freed.
         self._references: list[ReferenceType[Tensor]] = list(map(ref, parameters))
         self._versions = list(map(_version, parameters))
         self._was_changed = False
@@ -157,7 +156,7 @@ class Loaded:
         return any(was() is not own for was, own in zip(self._references, now, strict=True))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Copy with the network. The copy is changed if this one is."""
+        """Copy for the copied network. The copy counts as changed if this one does."""
         made = type(self)(copy.deepcopy(self._network, memo))
         made._was_changed = self.is_changed
         return made
@@ -167,10 +166,9 @@ class Loaded:
 
 
 def held_bytes(model: Any) -> int:
-    """Return the bytes of all tensors and arrays that a model refers to, shared storage counted once, mapped files
-    included.
+    """Return the bytes of all tensors and arrays that a model refers to: also mapped files; shared storage once.
 
-    It follows Python references, since a decoder's runner has weights outside torch modules.
+    Follows Python references, since a decoder's runner has weights outside torch modules.
     """
     left, known, sizes = [model], {id(model)}, dict[int, int]()
     while left:
@@ -198,7 +196,7 @@ def kind_of(network: nn.Module) -> str | None:
 
 
 def _place(weights: Tensor) -> int:
-    """Return the address of a tensor's data. Quantised subclasses have no such address, and use their identity."""
+    """Return the address of a tensor's data; for subclasses, such as quantised ones, the identity of the object."""
     return weights.data_ptr() if type(weights) in (nn.Parameter, Tensor) else id(weights)
 
 
@@ -208,11 +206,11 @@ def _written(weights: Tensor) -> tuple[int, int]:
 
 
 def _version(weights: Tensor) -> int:
-    """Return a tensor's version counter; 0 if torch has none."""
+    """Return a tensor's version counter; 0 for inference tensors, which have none."""
     return 0 if weights.is_inference() else weights._version
 
 
 def _chosen(layer: dict[str, Any]) -> tuple[bool, str, int, str]:
-    """Return the active adapters of a layer and their scales. PEFT keeps lists of names, and scales by name."""
+    """Return a PEFT layer's state: disabled, active adapters, number of merged adapters, scales by adapter name."""
     chosen, merged = str(layer.get("_active_adapter")), len(layer.get("merged_adapters", ()))
     return layer["_disable_adapters"], chosen, merged, str(layer.get("scaling"))

@@ -51,11 +51,11 @@ def transformers(
 
     Decoder-only models continue the prompt; encoder-decoder models (T5, BART, Marian) read it separately. Models that
     read images or audio (LLaVA, Qwen-VL, Gemma 3, Qwen2-Audio) take a processor in place of a tokenizer; docs/media.md
-    lists supported ones.
-    cache: False computes every step from the whole text; slow, but for any decoder-only architecture.
+    lists the supported ones.
+    cache: False computes every step from the whole text: slow, but possible for any decoder-only architecture.
 
-    A text may be as long as the model's positions allow; if rotary embeddings are rescaled for long texts (LongRoPE,
-    dynamic NTK), as long as the scaling stays the same.
+    The context is the model's number of positions. If rotary embeddings are rescaled for long texts (LongRoPE, dynamic
+    NTK), it is the greatest length with the initial scaling.
 
     All other options except weights, kv_cache_dtype and adapters are for models given by name:
     device, dtype: device, by default the CPU, and dtype of the weights, by default that of the file
@@ -64,20 +64,19 @@ def transformers(
     revision: a branch, a tag or a commit on the Hub
     attn_implementation: transformers' own attention, "sdpa" or "eager", for architectures that do not use ours
     quantization_config: such as `transformers.BitsAndBytesConfig(load_in_4bit=True)`; needs the package it names
-    trust_remote_code: whether to run Python code that comes with the model
-    adapter: an adapter of PEFT, a folder or a name on the Hub. It is merged into the weights, or runs beside them if
-        they are quantized; the tokenizer stays the model's. Needs the package peft
-    adapters: LoRA adapters by names of the caller's choice, folders or names on the Hub, beside the weights: each
-        prompt uses the one named by its option adapter=, or none, all in one batch. For decoders with attention over
-        blocks
-    weights: "q8" or "q4" quantizes linear layers, embedding and head to GGUF formats, for our CPU kernels, and saves
-        them in the user's cache, which is mapped on the next load. Also for a loaded model, without saving. See
+    trust_remote_code: True to run Python code that comes with the model
+    adapter: a PEFT adapter, a folder or a name on the Hub. It is merged into the weights, or runs beside quantized
+        ones; the tokenizer stays the model's. Needs the package peft
+    adapters: LoRA adapters by names of the caller's choice, folders or names on the Hub, beside the weights. A prompt's
+        option adapter= chooses one; a batch may use several. For decoders with attention over blocks
+    weights: "q8" or "q4" quantizes linear layers, embedding and head to GGUF formats, for our CPU kernels. For a model
+        given by name, files in the user's cache keep the weights for the next load. Also for a loaded model. See
         docs/quantised.md. Needs the package gguf
     kv_cache_dtype: "float16" or "int8" stores the KV cache in that type for a model in float32 on a CPU: half or about
         a quarter of the memory. "auto" uses the model's dtype. Also for a loaded model
 
-    A loaded model may be wrapped by PEFT, its adapter in the layers, or spread by accelerate; or be a pipeline of
-    transformers, which has its tokenizer.
+    A loaded model may have a PEFT adapter in its layers, be spread over devices by accelerate, or be a pipeline of
+    transformers, which has a tokenizer.
 
     Raises OptionError for an unsupported architecture and for failed loading, VocabularyError for a tokenizer.
     """
@@ -89,7 +88,7 @@ def transformers(
     if all(hasattr(model, name) for name in ("model", "tokenizer", "task")):  # a pipeline
         model, tokenizer = model.model, model.tokenizer if tokenizer is None else tokenizer
     from .load_options import LoadOptions, lasting_place
-    from .loading import adapted, load  # takes two seconds the first time
+    from .loading import adapted, load  # the first import takes two seconds
 
     options = LoadOptions(
         device=device, dtype=dtype, revision=revision, device_map=device_map, attn_implementation=attn_implementation,
@@ -113,7 +112,7 @@ def transformers(
 
 
 class FileOptions(TypedDict, total=False):
-    """Options of models in files, shared with `transformers`."""
+    """Options of `gguf` and `pulled`, a part of those of `transformers`."""
 
     cache: bool
     device: Any
@@ -164,7 +163,7 @@ def pulled(name: str, tokenizer: Any = None, **options: Unpack[FileOptions]) -> 
 def _of_file(
     maker: Callable[..., Any], asked: dict[str, Any], place: str, tokenizer: Any, options: FileOptions
 ) -> DecoderModel | EncoderDecoderModel:
-    """Load a GGUF file, with the function and arguments of its origin. Raises OptionError."""
+    """Load a GGUF file, and record the function `maker` and its arguments for copies. Raises OptionError."""
     possible = ["tokenizer", *FileOptions.__annotations__]
     for name in options:
         if name not in possible:
@@ -203,7 +202,7 @@ def small(*, device: Any = None) -> DecoderModel:
 
     It reads short English passages and copies from them: records as JSON, quotations, choices, dates and numbers in
     normal form, tool calls. docs/small-model.md describes its abilities and limits.
-    device: where to load it, by default the CPU
+    device: device of the weights, by default the CPU
     """
     from pathlib import Path
 
@@ -214,9 +213,9 @@ def small(*, device: Any = None) -> DecoderModel:
 
 
 def ziplm(text: str, *, alphabet: str | None = None, conversion: float = math.log(256)) -> ZipModel:
-    """Return the gzip language model over single characters: likely is what compresses well with `text` + prompt.
+    """Return the gzip language model: characters that compress well after `text` + prompt are likely.
 
-    alphabet: the characters it may write, by default those of `text` and of printable ASCII.
+    alphabet: characters of the vocabulary, by default those of `text` and of printable ASCII.
     conversion: nats per compressed byte; a higher one makes sampling greedier.
     """
     from .zip_model import ZipModel

@@ -1,7 +1,7 @@
-"""The runner of decoders by their own modules, in rows.
+"""The runner that calls a decoder's own modules, on chunks as rows [rows, width].
 
-Caches of transformers get keys and values copied out of blocks, and states of recurrent layers. Without a cache, whole
-texts are read.
+A transformers cache passes keys, values and recurrent states from `BlockStorage` to the modules. Without a cache, each
+step reads whole texts.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from .ways import Way
 
 
 class Pass:
-    """Some chunks that are run together as [rows, width], padded on the right.
+    """Input of one forward pass: chunks as rows [rows, width], padded on the right.
 
-    aligned: they are as long, and their texts end in the same column
-    start: where all of them begin in their texts; None if they do not begin alike
-    alike: whether they are as long
-    end: one past the last column that attention sees; before: how many columns lie before the new tokens of all rows
-    ids: int64 [rows, width]
-    positions: of the tokens in their texts, [rows, width], padding at its row's last; [1, width] if all begin alike
-    layers: those of the cache that the model gets
+    aligned: the chunks have equal widths, and attention gets their texts padded on the left
+    start: common start of the chunks in their texts; None if starts differ
+    alike: True if the chunks have equal widths
+    end: number of key columns
+    before: number of key columns before the new tokens; 0 for differing starts, unless aligned
+    ids: int64 [rows, width]; real: bool [rows, width], False for padding; None without padding
+    positions: int64 [rows, width], positions in the texts; padding repeats a row's last; [1, width] for a common start
+    layers: layers of the cache for the model
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Pass:
 
     @cached_property
     def texts(self) -> Gathered | RightAligned | None:
-        """The texts whose blocks attention reads; None if all texts begin."""
+        """The texts to gather from blocks; None if all chunks begin their texts."""
         gathered = RightAligned if self._is_aligned else Gathered
         tables = [table for table, _ in self._chunks]
         return None if self.start == 0 else gathered(tables, self._ends, self._device)
@@ -88,11 +89,11 @@ class _BlockLayer(CacheLayer):
             for states in (key_states, value_states)
         )
         self.blocks.write(keys, values, run.places)
-        # Texts that begin in this pass are padded on the right, which causal attention does not see.
+        # Chunks that begin their texts only have padding on the right, which causal attention does not see.
         return (key_states, value_states) if run.texts is None else self.blocks.read(run.texts)
 
     def get_seq_length(self) -> int:
-        """Return the number of tokens before this pass, if common: models then create their masks themselves."""
+        """Return the number of key columns before the new tokens. Models create their masks from it."""
         return self.run.before
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
@@ -107,10 +108,10 @@ def _padded(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:
 
 
 def by_cut(chunks: Sequence[Chunk], *, is_cut: bool = True) -> list[list[int]]:
-    """Return groups of chunks that begin alike and are as long, in the order of beginnings, each in the order of slots.
+    """Group chunks by equal start and width, ordered by start; the chunks of a group are ordered by slot.
 
-    So a chunk runs after those that fill blocks it reads, since these lie before its own beginning.
-    is_cut: False if all texts that continue count as beginning alike
+    A chunk may read blocks that another chunk fills. The other one starts earlier in its text, and so runs first.
+    is_cut: False to treat all starts above 0 as equal, for models with states, which reuse no prefixes
     """
     alike: dict[tuple[int, int], list[int]] = {}
     for row in sorted(range(len(chunks)), key=lambda row: chunks[row].table.slot):
@@ -120,7 +121,7 @@ def by_cut(chunks: Sequence[Chunk], *, is_cut: bool = True) -> list[list[int]]:
 
 
 def by_length(chunks: Sequence[Chunk]) -> list[list[int]]:
-    """Group chunks of equal width, ordered by start as in `by_cut`."""
+    """Group neighbours of equal width in the order of starts, for the reason in `by_cut`."""
     order = sorted(range(len(chunks)), key=lambda row: (len(chunks[row].table.tokens), len(chunks[row].tokens)))
     groups: list[list[int]] = []
     for row in order:
@@ -131,7 +132,7 @@ def by_length(chunks: Sequence[Chunk]) -> list[list[int]]:
 
 
 def by_width(chunks: Sequence[Chunk]) -> list[list[int]]:
-    """Group chunks to pad to a common width: neighbours in the order of their starts, with similar widths."""
+    """Group neighbours of similar width in the order of starts. The rows of a group are padded to one width."""
     order = sorted(range(len(chunks)), key=lambda row: len(chunks[row].table.tokens))
     groups: list[list[int]] = []
     size = -1
@@ -146,7 +147,7 @@ def by_width(chunks: Sequence[Chunk]) -> list[list[int]]:
 def ends_of(states: Tensor, widths: Sequence[int], ends: Sequence[int] | None) -> Tensor:
     """Return the states [rows, size] of the last tokens, from states [rows, width, size] of rows of `widths` tokens.
 
-    ends: numbers of last tokens of the rows, if several are returned, [sum(ends), size]
+    ends: return the states [sum(ends), size] of the last ends[i] tokens of row i instead
     """
     if ends is None:
         if min(widths) == states.shape[1]:
@@ -158,7 +159,7 @@ def ends_of(states: Tensor, widths: Sequence[int], ends: Sequence[int] | None) -
 
 
 Read = Callable[[Sequence[Chunk], Sequence[int] | None], Tensor]
-"""Reads chunks. Returns states of the last `ends` tokens of each; None for the last ones."""
+"""Function that reads chunks, and returns states of the last ends[i] tokens of chunk i; of the last token for None."""
 
 
 def in_passes(
@@ -185,12 +186,12 @@ _MASKED_BY_BOOL, _MASKED_BY_ADDITION = {"sdpa"}, {"eager"}
 
 
 class BodyRunner:
-    """The runner of decoders by their own modules. Each group of chunks is a forward pass.
+    """A `Runner` that calls a decoder's own modules once for each group of chunks, or for each token of a group.
 
-    way: decides which chunks form a group, and what the model gets, see `Way`
-    kinds: the memory of each layer; carrier: passes it to the modules
-    packed: attention over blocks, with which rows may begin anywhere; None for the model's own attention
-    masks: for rows of different lengths
+    way: the grouping of chunks, and the arguments of the modules, see `Way`
+    kinds: the memory of each layer; carrier: passes states to the modules
+    packed: attention over blocks, which permits different starts in a group; None for the model's own attention
+    masks: attention masks for groups of rows with different starts or widths
     """
 
     def __init__(
@@ -267,7 +268,7 @@ class BodyRunner:
     def _masked(self, now: Pass, rows: int) -> dict[str, Any]:
         """Return the mask of a pass as an argument, for models that need one."""
         if self._masks is not None:
-            own = now.start == 0 or (now.start is not None and now.alike)  # the model's own masks are right
+            own = now.start == 0 or (now.start is not None and now.alike)  # the model's own masks suffice
             return {"attention_mask": None if own else self._masks(now.positions.expand(rows, -1), now.end)}
         if self._way.rows == "aligned" and now.texts is not None and now.texts.absent is not None:
             return {"attention_mask": (~now.texts.absent).long()}
@@ -275,7 +276,7 @@ class BodyRunner:
 
 
 def _one(chunk: Chunk, place: int) -> Chunk:
-    """Return one token of a chunk, with those before it in the table."""
+    """Return a chunk of one token, whose table contains the tokens before it. place: index of the token in the chunk"""
     table, tokens = chunk
     before = BlockTable(table.source)
     before.tokens, before.blocks, before.slot = [*table.tokens, *tokens[:place]], table.blocks, table.slot

@@ -29,7 +29,7 @@ class CacheLayer(CacheLayerMixin):
         return -1
 
     def get_max_cache_shape(self) -> int:
-        """Return the same, by the name of older releases."""
+        """Return -1, for unbounded; older releases use this name."""
         return self.get_max_length()
 
 
@@ -46,7 +46,7 @@ class NoLayer:
 
 
 class StateLayer(LinearAttentionLayer):
-    """The states of a layer, for rows that all begin (`states` is None) or all continue."""
+    """The recurrent states of a layer, for rows that all begin (`states` is None) or all continue."""
 
     def __init__(self, number: int, count: int, states: States | None) -> None:
         LinearAttentionCacheLayerMixin.__init__(self, number_of_states=count)  # pyright: ignore[reportUnknownMemberType]
@@ -71,7 +71,7 @@ class StateLayer(LinearAttentionLayer):
         state_idx: int = 0,
         conv_kernel_size: int | None = None,
     ) -> None:
-        """Allocate states of rows that begin. Unlike transformers' own it sets no marks for the compiler."""
+        """Allocate states of rows that begin, without transformers' marks for torch.compile."""
         if conv_states is not None:
             size = conv_states.shape[-1] if conv_kernel_size is None else conv_kernel_size
             self.dtype, self.device = conv_states.dtype, conv_states.device
@@ -90,7 +90,7 @@ class StateLayer(LinearAttentionLayer):
 
 
 class BothLayer(StateLayer, CacheLayerMixin):  # pyright: ignore[reportIncompatibleMethodOverride]
-    """A layer with both states and keys and values."""
+    """A layer with recurrent states, and with keys and values in `attention`."""
 
     def __init__(self, number: int, count: int, states: States | None, attention: Any) -> None:
         StateLayer.__init__(self, number, count, states)
@@ -111,7 +111,7 @@ class BothLayer(StateLayer, CacheLayerMixin):  # pyright: ignore[reportIncompati
 
 
 class TurnLayer(CacheLayer):
-    """A layer whose keys and values attention writes to blocks. It marks the layer that attends."""
+    """A cache layer that records the current layer in a step. Attention writes keys and values to blocks."""
 
     def __init__(self, step: PackedStep, number: int) -> None:
         super().__init__()  # pyright: ignore[reportUnknownMemberType]
@@ -119,7 +119,7 @@ class TurnLayer(CacheLayer):
         self._number = number
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Set the current layer: layers may share an attention module, which then has no number of its own."""
+        """Record the current layer, since a shared attention module has no layer number. Return the arguments."""
         self._step.turn = self._number
         return key_states, value_states
 
@@ -133,7 +133,7 @@ class TurnLayer(CacheLayer):
 
 
 class StateInputs:
-    """Arguments of a model for a pass; afterwards `found` has the resulting states."""
+    """Arguments of a body for a pass. After the pass, `found` has the new states."""
 
     def __init__(self, arguments: dict[str, Any]) -> None:
         self.arguments = arguments
@@ -141,15 +141,15 @@ class StateInputs:
 
 
 class Carrier(Protocol):
-    """Passes states to a model."""
+    """A means to pass recurrent states to a body and to read the new ones."""
 
     def shown(self, body: Any, attention: Sequence[Any], states: States | None) -> Any:
-        """Return a context for a call of the body. states: of all rows; None if they begin"""
+        """Return a context manager of `StateInputs` for a call of the body. states: of all rows; None if they begin"""
         ...
 
 
 class CacheCarrier:
-    """States in the layers of transformers' cache, besides keys and values: nearly all architectures."""
+    """Carrier of states in the layers of transformers' cache: nearly all architectures."""
 
     def __init__(self, kinds: Sequence[LayerMemory], name: str) -> None:
         self._kinds = kinds
@@ -174,7 +174,7 @@ class CacheCarrier:
 
 
 class ListCarrier:
-    """States in lists of a cache of the model's own class, one entry for each layer: MiniMax."""
+    """Carrier of states in lists of the model's own cache class, with an entry for each layer: MiniMax."""
 
     def __init__(self, kinds: Sequence[LayerMemory], name: str, cache: Any, lists: Sequence[str]) -> None:
         self._kinds = kinds
@@ -198,7 +198,7 @@ class ListCarrier:
 
 
 class ModuleCarrier:
-    """States in attributes of the model's modules: RecurrentGemma. The attributes are restored after each pass.
+    """Carrier of states in attributes of the model's modules: RecurrentGemma. It restores them after each pass.
 
     places: names of modules and attributes
     """
@@ -210,7 +210,7 @@ class ModuleCarrier:
 
     @contextmanager
     def shown(self, body: Any, attention: Sequence[Any], states: States | None) -> Generator[StateInputs, None, None]:
-        """Set the attributes for the rows of a pass, None if they begin."""
+        """Set the attributes for the rows of a pass; to None if they begin."""
         known, places = self._held
         if known is not body:
             places = [(body.get_submodule(module), name) for module, name in self._places]
@@ -228,9 +228,9 @@ class ModuleCarrier:
 
 
 class OutputCarrier:
-    """States that the model takes and returns as a list of tensors: RWKV.
+    """Carrier of states that the model takes and returns as a list of tensors: RWKV.
 
-    name: of the argument and of the output
+    name: name of the argument and of the output
     """
 
     def __init__(self, name: str) -> None:
@@ -238,7 +238,7 @@ class OutputCarrier:
 
     @contextmanager
     def shown(self, body: Any, attention: Sequence[Any], states: States | None) -> Generator[StateInputs, None, None]:
-        """Yield the list, None if rows begin."""
+        """Yield the list; None if the rows begin."""
         now = StateInputs({self._name: None if states is None else [states[number] for number in range(len(states))]})
         outputs: list[Any] = []
 
@@ -255,9 +255,10 @@ class OutputCarrier:
 
 
 def find_carrier(body: Any, kinds: Sequence[LayerMemory], name: str, ids: Tensor) -> Carrier:
-    """Return the carrier of a model's states, by what changes when it reads `ids` [rows, width] with its own cache.
+    """Return the carrier of a body's states, found by a trial pass over `ids` [rows, width] with the body's own cache.
 
-    name: of the model's cache argument
+    States are in module attributes that the pass changes, or else in lists of tensors of the cache, or in its layers.
+    name: the body's cache argument; "state" for a list of tensors (RWKV)
     """
     caches = CacheCarrier(kinds, name)
     if name == "state":
@@ -278,7 +279,7 @@ def find_carrier(body: Any, kinds: Sequence[LayerMemory], name: str, ids: Tensor
 
 
 def _attributes(body: Any) -> Iterator[tuple[tuple[str, str], Any]]:
-    """Yield attributes of modules that are tensors or None, except parameters and buffers, by names of both."""
+    """Yield ((module, attribute), value) of attributes that are tensors or None, except parameters and buffers."""
     for path, module in body.named_modules():
         for name, value in _held(module):
             if value is None or isinstance(value, Tensor):
@@ -299,12 +300,11 @@ _FEW, _MANY = 16, 32
 
 
 class Scans:
-    """Modules of a network that scan tokens in chunks (Mamba 2 and similar), with chunk sizes for a pass.
+    """Smaller chunk sizes on a CPU for modules that scan tokens in chunks (Mamba 2 and similar).
 
     Results are equal for all chunk sizes, up to rounding. Configurations have 256, which suits GPU kernels. In torch
-    the
-    work grows with its square, and short prompts are padded to it: for Mamba 2 of hidden size 256, 8 tokens took 62 ms
-    with chunks of 256 and 5 ms with 16; 512 tokens took 147 ms and 55 ms with chunks of 32.
+    the work grows with the square of the size, and short prompts are padded to it. For Mamba 2 of hidden size 256, 8
+    tokens took 62 ms with chunks of 256 and 5 ms with 16; 512 tokens took 147 ms and 55 ms with chunks of 32.
     """
 
     def __init__(self, device: torch.device) -> None:

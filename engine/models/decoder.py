@@ -35,20 +35,19 @@ _LONGER_TEXT = [*_TEXT, 2, 2, 0, 1]
 
 
 class DecoderModel(HeadedModel, Sendable):
-    """A model that `AutoModelForCausalLM` loads: with attention (full, sliding window or chunked), recurrent layers, or
-    both;
-    or a decoder with image and audio parts.
+    """A model that `AutoModelForCausalLM` loads, or a decoder with image and audio parts.
 
-    tokenizer: for the latter its processor; with a tokenizer it only reads texts
+    Supported layers have attention (full, sliding-window or chunked), recurrent states, or both.
+    tokenizer: the processor of a multimodal model; with a tokenizer, such a model reads texts only
     media: the image and audio parts; None if there are none
     cache: False computes every step from the whole text, which works for any decoder
     kv_cache_dtype: "float16" or "int8" stores the KV cache in that type, for float32 on a CPU; "auto" in the model's
         dtype
-    adapters: LoRA adapters, folders or names on the Hub by name, chosen for each text; as an attribute, the names
-    state_bytes: bytes of a text's states in recurrent layers
-    embedding_size: of final hidden states; 0 without a separate head, if the body returns logits
-    context: greatest length of a text in tokens; if the scaling of rotary embeddings depends on the length, the length
-        up to which it is constant, since rows of different lengths would need different scalings
+    adapters: LoRA adapters by name, as folders or names on the Hub; a request chooses one. The attribute has the names
+    state_bytes: bytes of a sequence's recurrent states
+    embedding_size: size of final hidden states; 0 without a separate head, if `forward` returns logits
+    context: greatest length of a text in tokens. If rotary scaling depends on the length, the greatest length with the
+        initial scaling, since all rows of a pass share one scaling
     """
 
     def __init__(
@@ -95,7 +94,7 @@ class DecoderModel(HeadedModel, Sendable):
         sizes = [kind.reach.longest for kind in self._kinds if kind.reach is not None]
         known = [size for size in sizes if size is not None]
         self.window = max(known) if known and len(known) == len(sizes) else None
-        self._kept: torch.dtype | None = None  # ways are tried with the full dtype
+        self._kept: torch.dtype | None = None  # `_probe` compares logits with the KV cache in the model's dtype
         self._runner = self._probe()
         if kv_cache_dtype != "auto":
             self._keep_in(kv_cache_dtype)
@@ -147,7 +146,7 @@ class DecoderModel(HeadedModel, Sendable):
             )
         if self._cached:
             return self._choose(text, logits, described)
-        # Attention that selects among all columns might select padding.
+        # Attention to the top-k columns (`index_topk`) might select padding.
         self._way = Way("whole", alone=getattr(self._config, "index_topk", None) is not None)
         return self._made(self._way)
 
@@ -155,11 +154,11 @@ class DecoderModel(HeadedModel, Sendable):
         self, head: Head | QuantizedHead | None, width: int, hidden: int, described: DescribedDecoder | None
     ) -> None:
         self._head, self._width = head, width
-        # Adapters run beside the modules themselves.
+        # LoRA adapters hook the body's own modules, not those of a copy.
         is_quick = self._cached and head is not None and described is None and not (self._spread or self.adapters)
         self._modules = Modules(self._body, None if head is not None else self.model, width, is_quick=is_quick)
         self.embedding_size: int = 0 if head is None else hidden
-        # On an accelerator, several small launches cost more than one over all tokens.
+        # On an accelerator, several small launches take longer than one product with all tokens.
         self.sparse_head_limit = head.sparse_head_limit if head is not None and self.device.type == "cpu" else 0
 
     def _as_described(self, described: DescribedDecoder, head: Head | QuantizedHead) -> Runner:
@@ -171,11 +170,11 @@ class DecoderModel(HeadedModel, Sendable):
         return runner
 
     def _choose(self, text: list[int], logits: Tensor, described: DescribedDecoder | None) -> Runner:
-        """Return the runner with a cache: by the architecture's known way, or else by the first with equal logits.
+        """Return the runner with a cache of the architecture's known way, or else of the first way with equal logits.
 
-        Known models are described bodies, and stock modules of transformers with verified architecture and options.
-        Other models read a few tokens in two rows of different lengths, and the logits are compared with those of the
-        whole text, as they are if a known way raises an error.
+        Ways are known for described bodies, and for stock modules of transformers with verified architecture and
+        options. If none is known, or it raises an error, each way reads a few tokens in two rows of different lengths,
+        and its logits are compared with those of the whole text. Raises OptionError if no way passes.
         """
         known = Way("packed") if described is not None else way_of(self._decoder)
         trusted = None if is_to_be_verified() else known
@@ -212,10 +211,10 @@ class DecoderModel(HeadedModel, Sendable):
         yield Way("packed")
         if self.media is not None:
             return
-        # If windows have other names, a model applies them by the number of columns, not by positions.
+        # Models with `attention_types` (GPT-Neo) apply windows to columns, not to positions.
         if self._modules.takes_positions and getattr(self._config, "attention_types", None) is None:
             yield Way("padded")
-        if self.window is None:  # else blocks are freed, and columns would be missing
+        if self.window is None:  # with a window, blocks are freed, and their columns would be missing
             yield Way("aligned")
         yield Way("equal")
 
@@ -269,7 +268,7 @@ class DecoderModel(HeadedModel, Sendable):
             self._measure(self._runner, _TEXT, number + 1)
 
     def _measure(self, runner: Runner, text: list[int], source: int | None = None) -> Tensor:
-        """Read a text to measure its memory. Return the state [1, size] of its last token, or logits."""
+        """Read a text to set `block_bytes` and `state_bytes`. Return the last token's state [1, size], or logits."""
         storage, table = self.make_memory(1), BlockTable(source)
         table.blocks.append(0)
         table.slot = 0
@@ -279,7 +278,7 @@ class DecoderModel(HeadedModel, Sendable):
         return states
 
     def _is_right(self, runner: Runner, text: list[int], logits: Tensor) -> bool:
-        """Read the text in two rows of different lengths, and compare the logits."""
+        """Test whether a runner that reads the text in two rows of different lengths returns the same logits."""
         if self.media is not None and self.media.joins_prompts:
             return self._is_right_joined(runner, text)
         storage = self.make_memory(2)
@@ -289,8 +288,8 @@ class DecoderModel(HeadedModel, Sendable):
             table.slot = 1 - number
         found: list[Tensor] = []
         expected: list[Tensor] = []
-        # The second time the longer text is the padded one, in padded rows. With recurrent layers a text also continues
-        # with a single token, which models compute differently.
+        # In padded rows, the first pass pads the shorter text, and the second the longer one. With recurrent layers a
+        # text also continues with a single token, which models compute differently.
         ends_of_both = ((1, 4), (5, 7), (6, 8), (8, 11)) if self._keeps_states else ((1, 4), (5, 7))
         if self._way.rows == "aligned":
             ends_of_both = ((1, 4), (3, 6), (4, 7))
@@ -313,7 +312,7 @@ class DecoderModel(HeadedModel, Sendable):
         return far <= tolerance(self.model, self.model.dtype) or is_rounding(far, self.model, anew)
 
     def _is_right_joined(self, runner: Runner, text: list[int]) -> bool:
-        """Compare the logits of a model with bidirectional attention in prompts."""
+        """Test whether a runner returns the same logits, for models with bidirectional attention in prompts."""
         assert self.media is not None
         ids, storage, table = torch.tensor([text], device=self.device), self.make_memory(1), BlockTable()
         table.blocks.append(0)

@@ -41,11 +41,11 @@ class EncodedSource:
 
 @dataclass(frozen=True)
 class SourceInputs:
-    """Sources of a forward pass's rows, as decoder inputs.
+    """Decoder inputs for the sources of a pass's rows.
 
-    view: keys and values of all layers
-    shape_only: [rows, length, 1], in place of the encoder's states, of which only the shape is used
-    mask: int64 [rows, length], 1 for a row's own prompt; None if all lengths are equal
+    view: cross-attention cache of all layers
+    shape_only: [rows, length, 1], a substitute for the encoder's states, since the decoder only needs their shape
+    mask: int64 [rows, length], 0 for padding; None if all lengths are equal
     """
 
     view: Cache
@@ -54,14 +54,14 @@ class SourceInputs:
 
 
 class SourceStorage(BlockStorage):
-    """Blocks of the decoder's tokens, and the combined sources of the last rows."""
+    """Blocks of the decoder's tokens, with a cache of `SourceInputs` of the last step."""
 
     def __init__(self, blocks: int, layers: int) -> None:
         super().__init__(blocks, layers)
         self._shown: list[tuple[list[EncodedSource], SourceInputs]] = []
 
     def show(self, groups: Sequence[list[EncodedSource]]) -> list[SourceInputs]:
-        """Return the sources of each pass's rows, reusing those of the last step for equal rows."""
+        """Return the inputs of each pass's sources; for the same sources in a row those of the last step."""
         before = self._shown
         self._shown = [next((each for each in before if each[0] == sources), None) or (sources, _put_together(sources))
                        for sources in groups]  # fmt: skip
@@ -95,7 +95,7 @@ class SourceLayer(CacheLayer):
         self.is_initialized = True
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Raise AssertionError: cross-attention does not update sources."""
+        """Raise AssertionError, since cross-attention does not update sources."""
         raise AssertionError("cross-attention was to use the keys and values that it has")
 
     def get_seq_length(self) -> int:
@@ -118,9 +118,9 @@ def _stacked(parts: Sequence[Tensor], length: int) -> Tensor:
 class EncoderDecoderModel(HeadedModel, Sendable):
     """A model that `AutoModelForSeq2SeqLM` loads, such as T5, BART, Marian.
 
-    Texts begin with `start_ids`, the decoder's start tokens. Their tables contain the encoded prompt as source.
+    Outputs begin with `start_ids`, the decoder's start tokens. `BlockTable.source` is the encoded prompt.
     window: None, since all layers attend to all tokens
-    text_prefix: the space that SentencePiece puts before every text, which is not part of the output; or none
+    text_prefix: b" " if the tokenizer puts a space before each text, which is not part of the output; otherwise b""
     """
 
     is_encoder_decoder = True
@@ -154,9 +154,10 @@ class EncoderDecoderModel(HeadedModel, Sendable):
 
     @torch.inference_mode()
     def _probe(self) -> Head | QuantizedHead:
-        """Run a few tokens to determine the width of the logits, and the head.
+        """Run a few tokens to find the width of the logits, and the head. Set block and source bytes.
 
-        Also read the same tokens one by one with the cache, and compare.
+        The head must map states of the same tokens, read one by one with the cache, to the logits without a cache.
+        Raises OptionError if it does not.
         """
         source, text = [0, 1, 2, 3], [*self.start_ids, 1, 2]
         ids = torch.tensor([text], device=self.device)
@@ -204,7 +205,7 @@ class EncoderDecoderModel(HeadedModel, Sendable):
         mask = torch.tensor([[1] * length + [0] * (longest - length) for length in lengths], device=self.device)
         states = self._encoder(input_ids=torch.tensor(padded, device=self.device), attention_mask=mask)
         seen = EncoderDecoderCache(DynamicCache(), DynamicCache())
-        # The decoder's layers compute keys and values of the states when they read their first token, whichever it is.
+        # The decoder's layers compute keys and values of the encoder's states with their first token, whatever its id.
         self._decoder(
             input_ids=torch.full((len(sources), 1), self.start_ids[0], device=self.device),
             encoder_hidden_states=states.last_hidden_state,
@@ -250,7 +251,7 @@ class EncoderDecoderModel(HeadedModel, Sendable):
 
 
 def _text_prefix(tokenizer: Any, vocabulary: Vocabulary) -> bytes:
-    """Return a space if the tokenizer puts one before every text, tested with a known word."""
+    """Return b" " if the tokenizer puts a space before each text, tested with a word of the vocabulary; else b""."""
     word = next((token[1:] for token in vocabulary.tokens if token and token[:1] == b" " and token[1:].isalpha()), None)
     if word is None:
         return b""
@@ -259,7 +260,7 @@ def _text_prefix(tokenizer: Any, vocabulary: Vocabulary) -> bytes:
 
 
 def _start_ids(model: Any) -> tuple[int, ...]:
-    """Return the decoder's start token, and the forced first token if there is one."""
+    """Return the decoder's start token, and the forced BOS token, if any. Raises OptionError without a start token."""
     settings = [model.generation_config, model.config]
     found = [next((i for s in settings if (i := getattr(s, name, None)) is not None), None)
              for name in ("decoder_start_token_id", "bos_token_id", "forced_bos_token_id")]  # fmt: skip

@@ -60,7 +60,7 @@ class FunctionModel(Sendable):
         return BlockStorage(blocks, 0)
 
     def forward(self, chunks: Sequence[Chunk], memory: Memory) -> list[Prefix]:
-        """Return the texts; the function is only called by `logits`."""
+        """Return the whole texts, without BEGIN. Only `logits` calls the function."""
         texts = [(*table.tokens, *tokens) for table, tokens in chunks]
         return [text[1:] if text[0] == BEGIN else text for text in texts]
 
@@ -162,7 +162,7 @@ class LongestMatch:
         self._longest = max(map(len, self._ids), default=0)
 
     def encode(self, text: str) -> list[int]:
-        """Raises VocabularyError at the first place where no token matches."""
+        """Return the ids of a text. Raises VocabularyError at the first byte where no token matches."""
         data = text.encode()
         ids: list[int] = []
         at = 0

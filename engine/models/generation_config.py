@@ -1,4 +1,4 @@
-"""Generation configs of transformers' models: suppressed tokens, and defaults that callers have to set themselves.
+"""Generation configs of transformers: EOS, suppressed tokens, and defaults that callers have to pass themselves.
 
 docs/search.md describes the treatment of each field.
 """
@@ -47,10 +47,10 @@ _MEANINGLESS = (
     "assistant_lookbehind", "assistant_ensemble_weight", "target_lookbehind", "prompt_lookup_num_tokens",
     "max_matching_ngram_size", "speculation_type", "use_mtp",
 )  # fmt: skip
-"""Fields without effect here: memory, speed, output formats, and draft models, which only a call can provide. Token
-healing is on by default."""
+"""Fields without effect here: memory, speed, output formats, draft models (only a call can give one), and token
+healing, which is on by default."""
 _SPECIAL = ("forced_bos_token_id", "forced_eos_token_id", "cache_implementation")
-"""Facts for some models or values, reported for others."""
+"""Fields that `warn_of` reports for some models or values only."""
 FIELDS = frozenset(
     (*_FACTS, *_OPTIONS, *SAMPLE_OPTIONS, *_OF_BEAMS, *_MISSING, *_MISSING_OF_SAMPLES, *_MISSING_OF_BEAMS, *_SEARCHES,
      *_MEANINGLESS, *_SPECIAL)
@@ -90,7 +90,7 @@ def begin_of(model: Any, size: int) -> int | None:
 
 
 def answers_bare(model: Any) -> bool:
-    """Test whether the model was trained to answer chats with the bare answer, so that quotations need no frame."""
+    """Test whether the model was trained to answer chats with the answer alone. Quotations then need no frame."""
     return getattr(getattr(model, "generation_config", None), "answers_bare", None) is True
 
 
@@ -102,7 +102,7 @@ def forces_end(model: Any, tokenizer: Any) -> bool:
 
 
 def warn_of(model: Any, tokenizer: Any) -> None:
-    """Warn once about defaults of a model's generation config that callers have to set themselves."""
+    """Warn of defaults of a model's generation config that callers have to pass themselves."""
     config: Any = getattr(model, "generation_config", None)
     is_random, width = bool(getattr(config, "do_sample", None)), getattr(config, "num_beams", None) or 1
     options = [f"{ours}={value!r}" for name, ours in _OPTIONS.items() if (value := _value(config, name)) is not None]
@@ -156,9 +156,9 @@ def _ids(config: Any, name: str, size: int) -> list[int]:
 
 
 class Suppressed(NamedTuple):
-    """Tokens suppressed by a model's own settings. They are only chosen if a constraint allows no others.
+    """Tokens that a generation config suppresses. They are only chosen if a constraint allows no others.
 
-    always: everywhere; first: as the first token of an output; sequences: the last token of each, after the others
+    always: at each position; first: as first token of an output; sequences: the last token of each after its others
     """
 
     always: frozenset[int] = frozenset()
@@ -166,7 +166,7 @@ class Suppressed(NamedTuple):
     sequences: tuple[tuple[int, ...], ...] = ()
 
     def of(self, vocabulary: Vocabulary) -> Suppressed:
-        """Return the suppressed tokens that a constraint may allow: those with bytes, and those that end a text."""
+        """Return the suppressed tokens that a constraint can allow: those with bytes, and EOS tokens."""
         known = frozenset(vocabulary.eos_ids)
 
         def said(tokens: Iterable[int]) -> frozenset[int]:
@@ -175,13 +175,15 @@ class Suppressed(NamedTuple):
         return Suppressed(said(self.always), said(self.first), tuple(ids for ids in self.sequences if said(ids[-1:])))
 
     def behind(self, ids: Sequence[int], is_first: bool) -> set[int]:
-        """Return the tokens suppressed after a text, prompt included."""
+        """Return the tokens suppressed after `ids`, prompt included."""
         last = {one[-1] for one in self.sequences if tuple(ids[len(ids) - len(one) + 1 :]) == one[:-1]}
         return {*self.always, *last, *(self.first if is_first else ())}
 
     def narrowed(self, mask: Mask, ids: Sequence[int], is_first: bool, applies: Callable[[int], bool] | None) -> Mask:
-        """Return a mask without suppressed tokens after a text, prompt included, or the mask itself if nothing would
-        be left."""
+        """Return a mask without the tokens suppressed after `ids`, or the mask itself if it would be empty.
+
+        ids: prompt and output; applies: selects suppressed tokens; None for all
+        """
         less = mask & ~mask_of(filter(applies, self.behind(ids, is_first)), 32 * len(mask))
         return less if less.any() else mask
 

@@ -21,7 +21,7 @@ _CACHED = 1 << 23
 _FEW_ROWS = 4
 _FEW_VECTORS = 16
 _ALONE = 1 << 26
-"""Number of multiplications up to which other threads would not pay."""
+"""Most multiplications of a product for which one thread is fastest."""
 # used by torch's own compiler; absent in builds without oneDNN
 _ONE_DNN: Callable[..., Tensor] | None = (
     getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
@@ -124,11 +124,11 @@ def states_of(hidden: Tensor, rows: Sequence[int]) -> Tensor:
 def product(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Compute `nn.functional.linear` for hidden states [n, size], faster on a CPU.
 
-    Measured on an AVX-512 machine. Our own product is single-threaded. On one thread it takes at most half of torch's
-    time, and less than oneDNN's, for up to 16 rows of any size (50k x 256, 50k x 768, 128k x 256, 32k x 2,048), and for
-    any number of rows with up to 8 million weights. With several threads, weight @ hidden.T reads the weights once, at
-    twice the speed for up to 4 rows (1 row is doubled: matrix-vector products are slow). For more rows, up to 32 and
-    beyond, oneDNN takes two thirds of the usual time.
+    Measured with AVX-512. On one thread, our product (single-threaded) takes at most half of torch's time, and less
+    than oneDNN's, for up to 16 rows and any weights (50k x 256, 50k x 768, 128k x 256, 32k x 2,048), and for any number
+    of rows and up to 8 million weights. On several threads, weight @ hidden.T reads the weights once, in half the time
+    for up to 4 rows; 1 row is doubled, since matrix-vector products are slow. For more rows, oneDNN takes two thirds of
+    the time.
     """
     rows, numbers = hidden.shape[0], weight.numel()
     if weight.device.type != "cpu" or hidden.dtype != weight.dtype:
@@ -152,7 +152,7 @@ def product(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def described_head(model: Any, body: Any) -> Head | QuantizedHead | None:
-    """Return the head of a described body's model; None if its architecture has another one, or it was changed."""
+    """Return the head of a described body's model; None if the model has another class or head, or was changed."""
     if isinstance(model, GGUFNetwork):
         return _head_of(model.get_output_embeddings(), _as_it_is)
     network, linear = ARCHITECTURES[model.config.model_type].network, model.get_output_embeddings()
@@ -165,7 +165,7 @@ def described_head(model: Any, body: Any) -> Head | QuantizedHead | None:
 def find_head(model: Any, hidden: Tensor, logits: Tensor) -> Head | QuantizedHead | None:
     """Return the head that maps `hidden` [n, hidden size] to the whole model's `logits` [n, V].
 
-    None if the model does something unknown in between; it must then run as a whole.
+    None if no known head does; then only the whole model computes logits.
     """
     linear = model.get_output_embeddings()
     if type(linear) not in _LINEAR or linear.in_features != hidden.shape[-1]:
@@ -174,7 +174,7 @@ def find_head(model: Any, hidden: Tensor, logits: Tensor) -> Head | QuantizedHea
     bias = None if added is None else added[0].to(linear.weight)
     heads = [_head_of(linear, finish, bias) for finish in _finishes(model.config.get_text_config())]
     found = [head(hidden, None) for head in heads]
-    # A soft cap hardly changes small logits, so the closest candidate counts, not the first close one.
+    # A soft cap hardly changes small logits, so take the closest candidate, not the first within the tolerance.
     far = [distance(each, logits) if each.shape == logits.shape else math.inf for each in found]
     best = far.index(min(far))
     return heads[best] if far[best] <= tolerance(model, linear.weight.dtype) else None
@@ -189,7 +189,7 @@ def _as_it_is(out: Tensor) -> Tensor:
 
 
 def _finishes(config: Any) -> Sequence[Finish]:
-    """Return the output transforms of architectures, selected by their options."""
+    """Return the candidates of output transforms, by options of the configuration."""
     finishes: list[Finish] = [_as_it_is]
     if cap := getattr(config, "final_logit_softcapping", None) or getattr(config, "logits_soft_cap", None):
         finishes.append(lambda out: torch.tanh(out / cap) * cap)

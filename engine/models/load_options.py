@@ -85,7 +85,7 @@ class LoadOptions:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """The options by name, with absolute paths, for processes with other working directories."""
+        """The given options by name, with absolute paths, so that other processes can use them."""
         given = {name: getattr(self, name) for name in self.given}
         if self.adapter is not None:
             given["adapter"] = lasting_place(self.adapter, "adapter")
@@ -95,17 +95,17 @@ class LoadOptions:
 
     @property
     def of_config(self) -> dict[str, Any]:
-        """Options for reading the configuration and the tokenizer."""
+        """Arguments of transformers for reading the configuration and the tokenizer."""
         return self._kept("revision") | {"trust_remote_code": self.trust_remote_code}
 
     @property
     def of_weights(self) -> dict[str, Any]:
-        """Options for reading the weights."""
+        """Arguments of transformers for reading the weights."""
         return self.of_config | self._kept("dtype", "device_map", "attn_implementation", "quantization_config")
 
     @property
     def of_model(self) -> dict[str, Any]:
-        """Options for creating a model without weights."""
+        """Arguments of transformers for creating a model without weights."""
         return {"trust_remote_code": self.trust_remote_code} | self._kept("attn_implementation")
 
     def _kept(self, *names: str) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class LoadOptions:
 
 
 def dtype_of(dtype: Any) -> Any:
-    """Return the dtype of weights for transformers. Raises OptionError."""
+    """Return a dtype or name of one for transformers; "auto" for None. Raises OptionError."""
     if dtype is None:
         return "auto"
     is_known = isinstance(dtype, torch.dtype) or (isinstance(dtype, str) and dtype in DTYPES)
@@ -139,16 +139,16 @@ def device_of(device: Any) -> torch.device:
 
 
 def place_of(name: Any, what: str) -> str:
-    """Return a name on the Hub, or the path of an existing folder or GGUF file, or else of a pulled model.
+    """Return the path of an existing folder, GGUF file or pulled model, or else a name on the Hub.
 
-    what: the option. Raises OptionError, and ModelError for a registered model that is not pulled.
+    what: the option in messages. Raises OptionError, and ModelError for a registered model that is not pulled.
     """
     if not isinstance(name, (str, Path)) or not str(name).strip() or "\0" in str(name):
         raise OptionError(f"{what}={shown(name)}: a name on the Hugging Face Hub, or a folder, as a text or a Path")
     text = text_of(str(name), f"the name of the {what}")
     path = os.path.expanduser(text)
     is_file = what == "model" and is_gguf(path) and os.path.isfile(path)
-    if os.path.isdir(path) or is_file:  # os.path accepts any text, Path does not
+    if os.path.isdir(path) or is_file:  # unlike Path, os.path raises no errors for strange names
         return path
     if os.path.exists(path):
         raise OptionError(f"{what}={text!r} is a file; give the folder that it lies in")
@@ -168,7 +168,7 @@ def place_of(name: Any, what: str) -> str:
 
 
 def is_gguf(path: str) -> bool:
-    """Test whether a path names a GGUF file."""
+    """Test whether a path ends like that of a GGUF file."""
     return path.endswith(".gguf")
 
 
@@ -180,7 +180,7 @@ def path_of_file(path: Any) -> str:
 
 
 def lasting_place(name: Any, what: str = "model") -> str:
-    """Return `place_of` as an absolute path. Names of pulled models stay names, for other machines."""
+    """Return `place_of` with an absolute path. Names of pulled models stay names, which other machines also know."""
     place = place_of(name, what)
     return os.path.abspath(place) if os.path.exists(os.path.expanduser(str(name))) else str(name)
 
@@ -204,7 +204,7 @@ def _adapters(given: Any) -> dict[str, str]:
 
 
 def _check_map(places: Any) -> None:
-    """Raise OptionError unless it maps the model, or its parts, to devices."""
+    """Raise OptionError unless `places` is a device map of accelerate."""
     if isinstance(places, str) and places in _SPREADS:
         return
     kind = f"one of {', '.join(map(repr, _SPREADS))}, a device, or a dict of devices by the names of modules"

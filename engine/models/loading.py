@@ -29,7 +29,7 @@ from .stock import is_absent, prompt_learned, unwrapped
 from .ways import is_to_be_verified
 
 _REASON = 300
-"""Greatest number of characters quoted from another library's message."""
+"""Most characters quoted from another library's message."""
 _TOKENIZERS = frozenset(["vocab.json", "vocab.txt", "merges.txt", "bpe.codes", "tekken.json"])
 """Tokenizer files without "token" in their names."""
 _WEIGHTS = (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json")
@@ -64,7 +64,7 @@ def load(name: Any, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]:
         if tokenizer is None:
             source = hub.AutoTokenizer if family_of(config) is None else hub.AutoProcessor
             tokenizer = source.from_pretrained(path, **options.of_config)
-            # overlong prompts are refused before the model sees them
+            # silences a warning: the engine refuses prompts beyond the context
             warned = _reader_of(tokenizer).deprecation_warnings
             warned["sequence-length-is-longer-than-the-specified-maximum"] = True
     except TrellmError:
@@ -167,7 +167,7 @@ def adapted(
 
 
 def loaded_gguf(path: str, tokenizer: Any, options: LoadOptions, *, cache: bool) -> DecoderModel | EncoderDecoderModel:
-    """Load a GGUF file, whatever its name. Raises the errors of `load_gguf` and `adapted`."""
+    """Load and wrap a GGUF file with any file name. Raises the errors of `load_gguf` and `adapted`."""
     return adapted(
         *_of_gguf(path, tokenizer, options),
         cache=cache,
@@ -240,7 +240,7 @@ def _is_of_tokenizer(name: str) -> bool:
 
 @contextmanager
 def _quiet_outside_terminals() -> Generator[None]:
-    """Disable transformers' progress bars in a block if standard error is no terminal."""
+    """Return a context manager that disables transformers' progress bars if standard error is not a terminal."""
     logging: Any = import_module("transformers.utils.logging")
     is_quiet = not sys.stderr.isatty() and logging.is_progress_bar_enabled()
     if is_quiet:

@@ -1,12 +1,10 @@
-"""The modules of a body of transformers, as runners call them; on a CPU with faster products, norms and state updates.
+"""The modules of a transformers body, as runners call them; on a CPU with faster products, norms and state updates.
 
-Products are in float32 and float64, norms in float32: those of transformers compute in float32 whatever they are given,
-and in another order they would come to other last bits of that, which float64 shows.
+Products are replaced in float32 and float64, norms in float32 only: norms of transformers always compute in float32,
+so with float64 weights a kernel's rounding would show.
 
-Steps of states with a single token, in place of the functions by which transformers' layers do it.
-
-These functions are the same in all architectures, under the same names; what they are not asked in the form that is
-known here, or in another type, they do themselves.
+Functions that update recurrent states by one token have the same names in all architectures of transformers. Kernels
+replace them; calls with unsupported arguments or dtypes use the original function.
 """
 
 from __future__ import annotations
@@ -38,14 +36,14 @@ _NONE = np.empty(0, np.float32)
 
 
 class Modules:
-    """The modules of a body, or of a copy of it some of whose modules have a faster `forward`.
+    """A callable body, or a copy of it in which some modules have a faster `forward`.
 
     The copy shares weights and configurations, and the body itself is not changed. Writes to weights take effect at
     once. `refresh` detects other modules, parameters or buffers, hooks, and training mode.
 
-    body: the body of the model; network: what is called
-    whole: the model, called in place of the body if its head is not separate; it returns logits of `width`
-    is_quick: whether a copy may be called in place of the body
+    body: the body of the model; network: the body or its copy, which calls run
+    whole: the model, called in place of the body if its head is not separate; it returns `width` logits
+    is_quick: True if a copy may be called in place of the body
     """
 
     def __init__(self, body: Any, whole: Any = None, width: int = 0, *, is_quick: bool = True) -> None:
@@ -60,7 +58,7 @@ class Modules:
             self._copy()
 
     def _copy(self) -> None:
-        """Copy the body if there are faster parts for it."""
+        """Copy the body with faster modules if it supports them; otherwise use the body itself."""
         has_parts = has_quick_parts(self.body)
         self._links = Links(self.body) if has_parts else None
         self.network = quick_copy(self.body) if has_parts else self.body
@@ -88,13 +86,13 @@ class Modules:
 
 
 def has_quick_parts(body: nn.Module) -> bool:
-    """True for a body of transformers' own code on a CPU, in a type of the kernels."""
+    """Test whether a body is stock (see stock.py), on a CPU, and in float32 or float64."""
     kinds = {(weights.device.type, weights.dtype) for weights in body.parameters()}
     return all(place == "cpu" and dtype in IN_PLACE for place, dtype in kinds) and strangeness(body) is None
 
 
 def quick_copy(body: nn.Module) -> Any:
-    """Return a copy of modules, some with a faster `forward`. It shares tensors and configurations."""
+    """Return a copy of a body in which some modules have a faster `forward`. It shares tensors and configurations."""
     shared: list[Any] = list(chain(body.parameters(), body.buffers()))
     shared += [each for module in body.modules() if (each := getattr(module, "config", None)) is not None]
     network = copy.deepcopy(body, {id(each): each for each in shared})
@@ -169,7 +167,7 @@ _BENDS = {None: False, "silu": True, "swish": True}
 
 
 def quick_forward(kind: type[Any]) -> FunctionType | None:
-    """Return a class's `forward` with replaced functions; None if it calls none of them."""
+    """Return a class's `forward` that calls the functions of `_MAKERS`; None if it uses none of their names."""
     forward: Any = unwrap(kind.forward)
     if type(forward) is not FunctionType:
         return None
@@ -273,7 +271,7 @@ def _delta(otherwise: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _packs(others: dict[str, Any]) -> bool:
-    """Test whether several texts are concatenated; these functions ignore other arguments of the model."""
+    """Test whether rows contain several concatenated texts, which kernels do not support."""
     return others.get("cu_seqlens") is not None or others.get("seq_idx") is not None
 
 

@@ -17,10 +17,10 @@ from ..memory.tables import Chunk
 
 Hidden = Any
 BEGIN = -1
-"""`begin_id` of a model that can begin a text without any token. It is read in place of an empty prompt.
+"""Pseudo token id in place of an empty prompt, for a model that can begin a text without any token.
 
-A model may have a `begin_id`: this constant, or the id it reads in place of an empty prompt if its tokenizer has no
-`bos_token_id`; None for neither. A model whose `forces_end` is True has EOS as the last token of a free text's budget.
+Optional attributes of a model: `begin_id` is this constant, or the id in place of an empty prompt if the tokenizer has
+no `bos_token_id`, or None. With `forces_end` True, EOS is the last token of a free text's budget.
 """
 
 
@@ -36,27 +36,27 @@ MEMORY_ERRORS = (MemoryError, torch.OutOfMemoryError)
 
 
 class Tokenizer(Protocol):
-    """Encodes prompts as token ids."""
+    """An encoder of prompts."""
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a prompt, with the tokens that the model expects before it."""
+        """Return the token ids of a prompt, with special tokens such as BOS."""
         ...
 
 
 class Memory(Protocol):
-    """Keys and values of a model's tokens, in blocks of BLOCK tokens, and the states of texts, in slots."""
+    """A model's KV cache, in blocks of BLOCK tokens, and recurrent states of sequences, in slots."""
 
     def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy blocks of all layers simultaneously; pairs are (from, to)."""
         ...
 
     def copy_states(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copy states of texts simultaneously; pairs are slots (from, to). Only called if `state_bytes` is above 0."""
+        """Copy recurrent states simultaneously; pairs are slots (from, to). Only called if `state_bytes` is not 0."""
         ...
 
 
 class Runner(Protocol):
-    """Runs a decoder over chunks: in packed steps (packed/runner.py), or in rows by its modules (body.py)."""
+    """A means to run a decoder's body over chunks: in packed steps (packed/runner.py), or as rows (body.py)."""
 
     def read(self, chunks: Sequence[Chunk], storage: Any, ends: Sequence[int] | None = None) -> Tensor:
         """Return states [chunks, size] of the last tokens, or [sum(ends), size] of the last ends[i] of chunk i."""
@@ -66,8 +66,7 @@ class Runner(Protocol):
 class Model(Protocol):
     """A language model: `forward` reads tokens, `logits` scores the next ones.
 
-    They are separate so that a step may request logits of a few tokens only. The loop calls them under
-    `torch.inference_mode`.
+    They are separate, so that a step may compute logits of a few tokens only. Callers use `torch.inference_mode`.
     """
 
     @property
@@ -87,17 +86,17 @@ class Model(Protocol):
 
     @property
     def sparse_head_limit(self) -> int:
-        """Greatest number of tokens for which `logits` of these alone are cheaper than all logits; 0 for never."""
+        """Most tokens whose logits alone take less time than all logits; 0 for none."""
         ...
 
     @property
     def block_bytes(self) -> int:
-        """Bytes of a block's keys and values in all layers; 0 for a model that keeps only token ids."""
+        """Bytes of a block's keys and values in all layers; 0 for a model without a KV cache."""
         ...
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of a text's state besides keys and values, whatever its length; 0 if there is none."""
+        """Bytes of a sequence's recurrent states, independent of its length; 0 without any."""
         ...
 
     @property
@@ -106,22 +105,22 @@ class Model(Protocol):
         ...
 
     def make_memory(self, blocks: int) -> Memory:
-        """Create memory of `blocks` blocks, and of one state for each text that is read."""
+        """Create memory of `blocks` blocks, and of a state slot for each sequence."""
         ...
 
     def forward(self, chunks: Sequence[Chunk], memory: Memory) -> Hidden:
         """Read the new tokens of each chunk. Return the input of `logits` for the last token of each.
 
-        Keys and values are written to blocks of the chunks' tables, which are large enough, and states to their slots,
-        which are not shared; tables are unchanged. Blocks may be shared. A chunk may attend to blocks that others of
-        the same call fill, if these are before its own first token.
+        Writes keys and values to blocks of the chunks' tables, which are large enough, and recurrent states to their
+        slots; does not change tables. Sequences may share blocks, but not slots. A chunk may attend to blocks that
+        other chunks of the same call fill, if these blocks lie before the chunk's first token.
         """
         ...
 
     def logits(self, hidden: Hidden, rows: Sequence[int], ids: Tensor | None) -> Tensor:
         """Return logits of the next token: float32 [len(rows), V], or [len(rows), len(ids)] for int64 `ids`.
 
-        `rows` index the entries of `hidden`. Raises ModelError for a wrong shape.
+        rows: indices of entries of `hidden`. Raises ModelError for a wrong shape.
         """
         ...
 
@@ -137,14 +136,11 @@ class ScoringModel(Model, Protocol):
 
 @runtime_checkable
 class DraftedModel(ScoringModel, Protocol):
-    """A model that can overwrite the last tokens of a text with others.
-
-    It keeps no state of a text besides keys and values.
-    """
+    """A model that can overwrite the last tokens of a sequence, since it has no recurrent states."""
 
     @property
     def reads_drafts(self) -> bool:
-        """True if the model supports drafts as it is set up."""
+        """True if the model supports drafts with its runner."""
         ...
 
 
@@ -154,7 +150,7 @@ class PoolingModel(Model, Protocol):
 
     @property
     def embedding_size(self) -> int:
-        """Size of a hidden state; 0 if the model as set up has no access to them."""
+        """Size of a hidden state; 0 without access to hidden states."""
         ...
 
     def pool(self, hidden: Hidden, rows: Sequence[int]) -> Tensor:
@@ -163,14 +159,14 @@ class PoolingModel(Model, Protocol):
 
 
 class ReadMedia(NamedTuple):
-    """A prompt with images or audio: its ids, and objects to keep while the ids are in use."""
+    """A prompt with images or audio: its ids, and the contents to hold while the ids are in use."""
 
     ids: tuple[int, ...]
     held: tuple[Any, ...]
 
 
 class MediaPart(Protocol):
-    """The image and audio parts of a model. Ids of rows are below BEGIN, and equal for equal contents."""
+    """The image and audio parts of a model. Ids of feature rows are below BEGIN, and equal for equal contents."""
 
     @property
     def marks(self) -> Mapping[str, str]:
@@ -179,12 +175,12 @@ class MediaPart(Protocol):
 
     @property
     def has_template(self) -> bool:
-        """True if chats can be rendered."""
+        """True if there is a chat template."""
         ...
 
     @property
     def joins_prompts(self) -> bool:
-        """True if all tokens of a prompt attend to each other, so that prompts without images are not supported."""
+        """True if all tokens of a prompt attend to each other. Prompts without images are then not supported."""
         ...
 
     @property
@@ -193,9 +189,9 @@ class MediaPart(Protocol):
         ...
 
     def read(self, text: str, media: Sequence[Media], what: str) -> ReadMedia:
-        """Return the ids of a text with a mark for each image or audio. what: names the prompt at the start of messages
+        """Return the ids of a text with a mark for each image or audio. what: name of the prompt in messages
 
-        Raises OptionError.
+        Raises OptionError unless there are as many marks as images and audio, and MediaError for unreadable ones.
         """
         ...
 
@@ -211,7 +207,7 @@ class MediaPart(Protocol):
         ...
 
     def placed(self, ids: Sequence[int], held: Sequence[Any], what: str) -> ReadMedia:
-        """Return the ids of an expanded text, with the ids of rows for placeholders. Raises OptionError."""
+        """Return the ids of an encoded expanded text, with row ids in place of placeholders. Raises OptionError."""
         ...
 
     def held(self, ids: Sequence[int], media: Sequence[Media]) -> tuple[Any, ...]:
@@ -222,15 +218,18 @@ class MediaPart(Protocol):
         ...
 
     def whole(self, pending: Sequence[int], count: int) -> int:
-        """Adjust a number of tokens to read, so that tokens with bidirectional attention are read together."""
+        """Return `count`, or a number near it that does not divide tokens with bidirectional attention.
+
+        pending: tokens to read; count: number of them that a step is to read
+        """
         ...
 
     def prepare(self, ids: Sequence[int]) -> None:
-        """Compute missing features of rows among some ids. Raises the exceptions of the model's part."""
+        """Compute missing features of the rows among some ids. Raises the exceptions of the vision or audio part."""
         ...
 
     def forget(self) -> None:
-        """Drop all features. They are computed again when needed."""
+        """Drop all features. Later use computes them again."""
         ...
 
 
@@ -245,7 +244,7 @@ class MediaModel(Model, Protocol):
 
 
 class ListingModel(Model, Protocol):
-    """A model that computes logits of different tokens for each text in one call."""
+    """A model that computes logits of different tokens for each sequence in one call."""
 
     def logits_listed(self, hidden: Hidden, rows: Sequence[int], several: Sequence[Tensor]) -> Tensor | None:
         """Return logits of each row's int64 tokens: float32 [len(rows), most], padded with arbitrary values.
@@ -261,7 +260,7 @@ class SourceModel(Model, Protocol):
 
     @property
     def start_ids(self) -> tuple[int, ...]:
-        """Start tokens of the decoder, with which every text begins."""
+        """Start tokens of the decoder, the first ones of each output."""
         ...
 
     @property
@@ -271,11 +270,11 @@ class SourceModel(Model, Protocol):
 
     @property
     def text_prefix(self) -> bytes:
-        """Bytes before every output that are not part of it: a space, or none."""
+        """Bytes before each output that are not part of it: b" " or b""."""
         ...
 
     def encode(self, sources: Sequence[Sequence[int]]) -> list[Any]:
-        """Encode sources, for `BlockTable.source` of their texts."""
+        """Return encoded sources, for `BlockTable.source`."""
         ...
 
     def source_bytes(self, length: int) -> int:

@@ -1,5 +1,7 @@
-"""Detection of changed modules: a network is stock if transformers, torch or this package define all its code. Also
-PEFT's wrappers, and accelerate's hooks, which spread a model over devices."""
+"""Detection of changed modules, PEFT's wrappers, and accelerate's hooks, which spread a model over devices.
+
+A network is stock if transformers, torch or `quantized` define all its code.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,13 @@ _CACHES = ("cache", "past_key_values", "cache_params", "state")
 
 
 def cache_argument(network: Any) -> str:
-    """Return the argument by which a network takes a cache or states; it is `cache` from transformers 5.24 on."""
+    """Return the name of a network's argument for a cache or states; it is `cache` from transformers 5.24 on."""
     names = inspect.signature(network.forward).parameters
     return next((name for name in _CACHES if name in names), "past_key_values")
 
 
 def strangeness(network: Any) -> str | None:
-    """Return the first reason why a network may not compute what its classes define; None if there is none."""
+    """Return the first reason why a network's computation may differ from its classes; None if there is none."""
     if getattr(network, "hf_quantizer", None) is not None:
         return "quantized weights"
     return next((f"{name or type(network).__name__}: {said}" for name, module in network.named_modules()
@@ -37,21 +39,24 @@ def strangeness(network: Any) -> str | None:
 
 
 def strangeness_of(module: Any) -> str | None:
-    """Return the reason for one module without its submodules: adapters, hooks, parametrizations, patched code."""
+    """Return the reason for a module without its submodules, None if there is none.
+
+    Reasons are foreign classes (adapters, parametrizations), hooks and patched code.
+    """
     if not type(module).__module__.startswith(_NAMES):
         return f"a module of class {type(module).__module__}.{type(module).__qualname__}"
     if "forward" in vars(module):
         return "another forward"
     for name in _HOOKS:
         for hook in getattr(module, name).values():
-            # transformers leaves these on modules; they do nothing unless a call requests captured outputs.
+            # transformers leaves these hooks on modules; they only act if a call requests captured outputs.
             if getattr(hook, "__module__", None) != _CAPTURING:
                 return "hooks"
     return None if _is_own(module.__class__) else f"another forward of {type(module).__name__}"
 
 
 def _is_own(kind: type[Any]) -> bool:
-    """Test whether a class's `forward`, its wrappers, and the functions it calls are from its own file."""
+    """Test whether a class's `forward` is its own, and files of `_HOMES` define it, its wrappers and its functions."""
     owner = next(each for each in kind.__mro__ if "forward" in vars(each))
     function: Any = vars(owner)["forward"]
     while isinstance(function, FunctionType) and _is_at_home(function):
@@ -100,7 +105,7 @@ def is_spread(model: torch.nn.Module) -> bool:
 
 
 def is_absent(model: torch.nn.Module) -> bool:
-    """Test whether the model has weights without values that no hook loads on use."""
+    """Test whether some weights are on the meta device, and accelerate does not load them on use."""
     return any(
         parameter.device.type == "meta"
         for module in model.modules()

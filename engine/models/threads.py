@@ -1,4 +1,4 @@
-"""Threads for the kernels of a step. Kernels release the GIL, so that each thread has a core."""
+"""Threads for the kernels of a step, which run concurrently, since kernels release the GIL."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if hasattr(os, "register_at_fork"):
 def thread_count() -> int:
     """Return the number of threads for a step: torch's setting, bounded by this process's cores.
 
-    Threads that wait for each other spin. More threads than cores would slow all of them down.
+    Threads wait for each other in busy loops, so more threads than cores would slow all of them down.
     """
     return min(torch.get_num_threads(), _core_count())
 
@@ -51,10 +51,10 @@ def run_all(calls: Sequence[Callable[[], None]]) -> None:
 
 
 def run_together(share: Callable[[int], None], threads: int, give_up: Callable[[], None] | None = None) -> None:
-    """Run share(0) in this thread and share(1) ... on others, all concurrently, and wait for all.
+    """Run share(0) in this thread and share(1) ... in others concurrently, and wait for all.
 
-    threads: at most `thread_count`
-    give_up: releases shares that wait for one that failed
+    threads: number of shares, at most `thread_count`
+    give_up: called after a failure, to release shares that wait for the failed one
     """
     if threads == 1:
         share(0)

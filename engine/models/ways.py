@@ -1,7 +1,7 @@
-"""Ways to run decoders: by configuration type, for verified options.
+"""Ways to run decoders by configuration type, and their verification.
 
-All architectures of transformers were compared with passes over the whole text without a cache, with the options of
-their default configurations. tests/engine/models/test_ways.py repeats the comparison.
+For all architectures of transformers, with the options of their default configurations, logits were compared with those
+of passes over the whole text without a cache. tests/engine/models/test_ways.py repeats the comparison.
 """
 
 from __future__ import annotations
@@ -41,16 +41,17 @@ _HARMLESS = {
 class Way:
     """A way to run a decoder.
 
-    rows: "packed" steps, with attention over blocks; or rows that modules read with caches of transformers
-        "states": for recurrent layers, rows of equal width, all of which begin, or all of which continue
-        "padded": rows of different lengths under masks
-        "aligned": rows of equal width and any start, padded on the left, as transformers batches texts of different
-            lengths, so that positions are right in models that derive them from a mask or from columns
-        "equal": rows of equal start and width, in several passes, for which a model's own masks are right
+    rows: form of a pass
+        "packed": packed steps with attention over blocks; all other forms are rows with caches of transformers
+        "states": for recurrent layers, rows of equal width that all begin, or all continue
+        "padded": rows of different starts and widths, with our attention masks
+        "aligned": rows of equal width and any start, padded on the left as transformers does, for models that derive
+            positions from a mask or from columns
+        "equal": rows of equal start and width, for which a model's own masks suffice
         "whole": whole texts, without a cache
-    blocks: for states, whether attention layers use blocks; otherwise continuing rows also need equal starts
-    continues: for states, whether a text can continue with several tokens in a pass, rather than one by one
-    alone: whether each text runs by itself, for models that mix continuing rows, or whose attention selects among all
+    blocks: with "states", True for attention over blocks; otherwise continuing rows also need equal starts
+    continues: with "states", True if a pass can continue a text with several tokens, rather than one
+    alone: True to run each text by itself, for models that mix continuing rows, or whose attention selects among all
         columns, including padding
     """
 
@@ -85,14 +86,14 @@ WAYS: Mapping[str, Way] = {
     **dict.fromkeys(("inkling_text", "inkling2_text"), Way("states", blocks=False)),
     "rwkv": Way("states", alone=True),
 }
-"""Ways by `model_type`. Not included: models whose cached logits depend on more than options, Nemotron-H and Zamba2
-(see docs/supported-models.md), and models that are decoders only if configured so, such as BERT and RoFormer."""
+"""Verified ways by `model_type`. Not included: Nemotron-H and Zamba2, whose cached logits depend on more than options
+(docs/supported-models.md), and models that are decoders only with some configurations, such as BERT and RoFormer."""
 
 
 def way_of(model: Any) -> Way | None:
-    """Return the way of a model by its modules and configuration; None for other models.
+    """Return the verified way of a model; None for unknown types, unverified options and changed modules.
 
-    None for all models if the version of transformers is newer than the compared one.
+    None for all models if transformers is newer than `_COMPARED`.
     """
     version = tuple(int(part) for part in transformers.__version__.split(".")[:2])
     way = WAYS.get(model.config.model_type)
@@ -102,12 +103,12 @@ def way_of(model: Any) -> Way | None:
 
 
 def is_to_be_verified() -> bool:
-    """Test whether known models are to be verified too: TRELLM_VERIFY_MODELS=1 in the environment."""
+    """Test whether TRELLM_VERIFY_MODELS=1 is set, to verify also the ways of known models."""
     return os.environ.get(_VERIFY, "") not in ("", "0")
 
 
 def _has_compared_options(config: Any) -> bool:
-    """Test whether a configuration differs from the default of its type in sizes only."""
+    """Test whether a configuration differs from the default of its type only in sizes and `_HARMLESS` options."""
     if config.get_text_config() is not config:
         return False
     try:
@@ -119,7 +120,7 @@ def _has_compared_options(config: Any) -> bool:
 
 
 def _kind(value: Any) -> frozenset[Any]:
-    """Return an option without its size."""
+    """Return an option's values with each number replaced by "a number" or "nothing"."""
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return frozenset({value})
     if isinstance(value, int | float):
@@ -130,14 +131,14 @@ def _kind(value: Any) -> frozenset[Any]:
 
 _COARSE = 5e-2
 _TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-3, torch.float16: 1e-2, torch.bfloat16: _COARSE}
-"""Tolerated distances of logits by the model's dtype; some layers compute in float32."""
+"""Tolerated distances of logits by the model's dtype. That of float64 allows for layers that compute in float32."""
 _SHORT = (torch.float16, torch.bfloat16)
 _TIMES = 2
-"""Tolerated multiple of the measured effect of rounding. It is measured once, with one kind of noise."""
+"""Tolerated multiple of the measured effect of rounding, which is one sample of noise."""
 
 
 def distance(found: Tensor, expected: Tensor) -> float:
-    """Return the distance of logits [rows, V] from others, relative to their spread around each row's mean."""
+    """Return the Euclidean distance of logits [rows, V] from expected ones, relative to these minus each row's mean."""
     expected = expected.double()
     far = (found.double() - expected).square().sum().sqrt().item()
     spread = (expected - expected.mean(-1, keepdim=True)).square().sum().sqrt().item()
@@ -147,23 +148,23 @@ def distance(found: Tensor, expected: Tensor) -> float:
 def tolerance(model: Any, dtype: torch.dtype) -> float:
     """Return the distance of logits that is always accepted, by the dtype of the weights.
 
-    Some quantized layers also round their inputs, with one scale for all rows of a product.
+    It is larger for quantized models, since some layers round their inputs with one scale for all rows.
     """
     is_quantized = getattr(model, "hf_quantizer", None) is not None
     return _COARSE if is_quantized else _TOLERANCES.get(dtype, _COARSE)
 
 
 def is_rounding(far: float, model: Any, anew: Callable[[], float]) -> bool:
-    """Test whether differently rounded products explain a distance.
+    """Test whether rounding explains a distance of logits of a 16-bit model.
 
-    Differences grow with the width and depth of a 16-bit model, so no fixed tolerance suits all of them. anew: runs
-    the model again, and returns its distance from the earlier result
+    Differences grow with width and depth, so no fixed tolerance suits all models.
+    anew: runs the model again, and returns the distance of its logits from earlier ones
     """
     return model.dtype in _SHORT and far <= _TIMES * _rounded_anew(model, anew)
 
 
 def _rounded_anew(model: Any, anew: Callable[[], float]) -> float:
-    """Return the distance of a model from itself under noise as large as the rounding of each product."""
+    """Return the distance of a model's logits under noise as large as the rounding of each product."""
     noise = torch.Generator(device=model.device).manual_seed(0)
 
     def rounded(module: Any, given: Any, product: Tensor) -> Tensor:
@@ -179,7 +180,7 @@ def _rounded_anew(model: Any, anew: Callable[[], float]) -> float:
 
 
 def check_numbers(model: Any, logits: Tensor) -> None:
-    """Raise ModelError if some logits are NaN, with the first weights that are not finite."""
+    """Raise ModelError if some logits are NaN. The message names the first weight that is not finite."""
     if not bool(logits.isnan().any()):
         return
     names = (name for name, weight in model.named_parameters() if not bool(weight.isfinite().all()))

@@ -18,11 +18,10 @@ PRINTABLE = "".join(map(chr, range(32, 127))) + "\n"
 
 
 class ZipModel(FunctionModel):
-    """The gzip language model: unnormalised logits are minus the compressed length of text + prompt + token.
+    """The gzip language model. A logit is minus the compressed length of text + prompt + token, times `conversion`.
 
-    The compressor is deflate, as in gzip; its 32 KiB window bounds the memory. Source: R. Futrell's model, as
-    shown in the Outlines blog (2023). It is a poor model, needs no weights, and shows how any function over any
-    vocabulary becomes a model.
+    The compressor is deflate, which looks back 32 KiB. After R. Futrell's model in the Outlines blog (2023). The model
+    needs no weights; it is an example of a function as a model.
     """
 
     def __init__(self, text: str, alphabet: str | None = None, conversion: float = math.log(256)) -> None:

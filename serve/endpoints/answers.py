@@ -1,4 +1,4 @@
-"""Responses: JSON, whole or in parts; server-sent events; client disconnects; leases of models for requests."""
+"""HTTP responses: JSON, whole or in parts; server-sent events; client disconnects; leases of models for requests."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ T = TypeVar("T")
 Event = tuple[str, dict[str, Any]]
 """The type of an event, and its fields."""
 DROPPED = 16 << 20
-"""Bytes that are read and dropped of a request that was refused before its end."""
+"""Most bytes to read and drop after a request was refused before its end."""
 DROP_SECONDS = 5
-"""Seconds for which they are read."""
+"""Most seconds to read and drop them."""
 DONE = b"data: [DONE]\n\n"
 LARGE = 1 << 18
 """Size in bytes from which an answer is sent in parts rather than joined."""
 ITEMS = 128
-"""List items that are serialized at a time, some milliseconds for items with top tokens."""
+"""List items to serialize in one call, which takes some milliseconds for items with top tokens."""
 
 
 class Answer(JSONResponse):
@@ -55,14 +55,14 @@ class Answer(JSONResponse):
 
 
 class LastAnswer(Answer):
-    """An answer after which the connection is closed, even if the client is still sending.
+    """An answer before a connection closes, even if the client is still sending.
 
-    Incoming data are dropped for a while. If a system closes a connection with unread data, the client may lose the
-    answer.
+    It reads and drops incoming data for a while: if a system closes a connection with unread data, the client may lose
+    the answer.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the answer, and close when the client has received it or has sent enough."""
+        """Send the answer. End it when the client has sent all, or one of the bounds is reached."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         await send({"type": "http.response.body", "body": self.body, "more_body": True})
         with suppress(TimeoutError):
@@ -72,7 +72,7 @@ class LastAnswer(Answer):
 
 
 async def _drop(receive: Receive) -> None:
-    """Read and drop the rest of a request, up to a bound."""
+    """Read and drop the rest of a request, up to some DROPPED bytes."""
     size, more = 0, True
     while more and size <= DROPPED:
         message = await receive()
@@ -107,7 +107,7 @@ class LargeAnswer(Response):
 def answer_of(
     head: Mapping[str, Any], items: Sequence[bytes], usage: Mapping[str, Any], name: str = "choices", more: bytes = b""
 ) -> Response:
-    """Return an answer with serialized items. name: their field; more: serialized log-probabilities of a prompt"""
+    """Return an answer from serialized items. name: their field; more: serialized log-probabilities of a prompt"""
     parts = [_plain(head)[:-1] + f',"{name}":['.encode(), *items[:1]]
     for item in items[1:]:
         parts += [b",", item]
@@ -119,7 +119,7 @@ def answer_of(
 
 
 def written(content: Any) -> Iterator[bytes]:
-    """Serialize JSON in parts. The GIL is only held for one part at a time."""
+    """Serialize JSON in parts, between which other threads can take the GIL."""
     if isinstance(content, dict):
         opening = b"{"
         for name, value in cast("dict[str, Any]", content).items():
@@ -141,17 +141,19 @@ def _plain(content: Any) -> bytes:
 
 
 def event(content: Any, name: str | None = None) -> bytes:
-    """Serialize one event. Escaped JSON contains no line breaks or line separators."""
+    """Serialize a server-sent event. JSON in ASCII contains no line breaks or line separators."""
     data = json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return f"data: {data}\n\n".encode() if name is None else f"event: {name}\ndata: {data}\n\n".encode()
 
 
 @dataclass(frozen=True)
 class Stream:
-    """Serializers of a streamed answer. Each may return nothing.
+    """Serializers of a streamed answer. Each may return no bytes.
 
-    piece: of a text's piece, with its end if it is the last; begin: sent first; end: called when all texts have ended;
-        failed: of an error in place of the rest
+    begin: first bytes of the answer
+    piece: serializes a piece of a sequence, with the sequence's end if it is the last one
+    end: serializes the end of the answer
+    failed: serializes an error that ends the answer
     """
 
     piece: Callable[[Piece], bytes]
@@ -166,13 +168,13 @@ async def streamed(
     make: Callable[[GenerationRequest], Stream],
     media_type: str = "text/event-stream",
 ) -> Response:
-    """Stream an answer. Raises ApiError before anything is sent, and ClientDisconnect."""
+    """Return a streamed answer, after the request has begun. Raises ApiError, and ClientDisconnect."""
     begun = await while_connected(request, beginning())
     return _Streamed(_parts(begun, make), begun.end, media_type)
 
 
 async def _parts(begun: GenerationRequest, make: Callable[[GenerationRequest], Stream]) -> AsyncIterator[bytes]:
-    """Yield the parts of a streamed answer, or its error."""
+    """Yield the parts of a streamed answer, with an error as the last one."""
     stream = make(begun)
     try:
         yield stream.begin
@@ -185,7 +187,7 @@ async def _parts(begun: GenerationRequest, make: Callable[[GenerationRequest], S
 
 
 class _Streamed(Response):
-    """A streamed answer. end: called once, after all is sent or the client disconnected"""
+    """A streamed answer. end: called once, after the last part or a disconnect"""
 
     def __init__(self, parts: AsyncIterator[bytes], end: Callable[[], None], media_type: str) -> None:
         super().__init__(None, 200, {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}, media_type)
@@ -210,14 +212,14 @@ class _Streamed(Response):
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Await work, which is cancelled if the client disconnects. Raises ClientDisconnect."""
+    """Await work, and cancel it if the client disconnects. Raises ClientDisconnect."""
     return await _unless_gone(request.receive, work)
 
 
 async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """Await work in the current task, and cancel it on disconnect.
+    """Await work in the current task, and cancel it on disconnect. Raises ClientDisconnect.
 
-    A further task would cost an iteration of the event loop, in which the engine's thread takes the GIL.
+    Another task would need a further iteration of the event loop, in which the engine's thread may take the GIL.
     """
     working = asyncio.current_task()
     assert working is not None
@@ -255,7 +257,7 @@ async def whole(
     beginning: Beginning,
     make: Callable[[GenerationRequest, int, Generation[Any]], T],
 ) -> tuple[GenerationRequest, list[T]]:
-    """Run a request without streaming. Return it with the results of `make` for all texts in order.
+    """Run a request without streaming. Return it with the results of `make` for all sequences in order.
 
     Raises ApiError, and ClientDisconnect.
     """
@@ -279,7 +281,8 @@ async def answered(
 ) -> Response:
     """Answer a request with choices, whole or streamed. Raises ApiError, and ClientDisconnect.
 
-    head: further fields of the answer; choice: of a finished text; stream: the events, None for a whole answer
+    head: returns further fields of the answer; choice: returns the choice of a finished sequence
+    stream: returns the serializers of a streamed answer; None for a whole answer
     """
     if stream is not None:
         return await streamed(request, beginning, stream)
@@ -299,7 +302,7 @@ def choice_stream(
 ) -> Stream:
     """Return the events of a streamed answer with choices, followed by the usage if requested.
 
-    first: initial choices; choices: those of a piece
+    first: choices of the first events; choices: returns the choices of a piece
     """
     has_usage = begun.asked.has_usage
     counted = {"usage": None} if has_usage else {}
@@ -319,7 +322,7 @@ def head_of(begun: GenerationRequest, kind: str) -> dict[str, Any]:
 
 
 def extension_of(result: Generation[Any]) -> dict[str, Any]:
-    """Return the field `trellm` of a text: quotations, captures, unmet conditions and trace; {} without any."""
+    """Return the field `trellm` of a sequence: quotations, captures, unmet conditions and trace; {} without any."""
     said: dict[str, Any] = {}
     if isinstance(result.value, Span):
         said["span"] = _span(result.value)
@@ -363,9 +366,9 @@ def _span(span: Span) -> dict[str, Any]:
 
 @asynccontextmanager
 async def leased(request: Request, name: str | None) -> AsyncGenerator[Service]:
-    """Hold a model in memory in a block, after it is loaded. name: None for the first model
+    """Load a model if needed, and hold a lease in the context. name: None for the default model
 
-    The service is also stored in the request's state. Raises ApiError, and ClientDisconnect.
+    Yields the service, and stores it in the request's state. Raises ApiError, and ClientDisconnect.
     """
     models: ModelManager = request.app.state.models
     hosted = models.find(name)

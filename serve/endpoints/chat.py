@@ -1,4 +1,4 @@
-"""/v1/chat/completions: tool calls and thinking in the model's format, answered as messages."""
+"""/v1/chat/completions: chats with tool calls and thinking, in the model's format."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from .scores import of_chat, of_prompt, scores_in, scores_of
 
 @dataclass(frozen=True)
 class ToolUse:
-    """The tool and thinking options of a chat, validated."""
+    """Validated tool and thinking options of a chat. given: the tools as in the request"""
 
     given: Sequence[Any] | None
     tools: tuple[Tool, ...]
@@ -58,7 +58,7 @@ class ToolUse:
 
 
 async def prepared(begun: GenerationRequest, chat: ChatRequest) -> Prepared:
-    """Return task, prompts and plan of a chat. Raises ApiError."""
+    """Return task, prompts and plan of a chat. The plan is None if the answer is only content. Raises ApiError."""
     service, constraint = begun.service, begun.constraint
     asked = _asked(service, chat)
     messages = await begun.media.read(chat.chat())
@@ -79,19 +79,19 @@ async def prepared(begun: GenerationRequest, chat: ChatRequest) -> Prepared:
     _check_stops(service, chat, asked, constraint)
     plan, planned = await _planned(service, chat, asked, constraint, generator, ids)
     if not asked.tools and constraint.is_free and is_usual and not chat.stop:
-        planned = generator  # nothing is constrained, and the plan only reads the answer
-    tells = constraint.kind == "extract" or constraint.options != "{}"  # reports quotations and unenforced keywords
+        planned = generator  # without any constraint, the plan only parses the answer
+    tells = constraint.kind == "extract" or constraint.options != "{}"  # results have quotations, unenforced keywords
     task = _Telling(planned, plan, generator) if tells else planned
     return task, [(*ids, *plan.opening)], plan
 
 
 def _tail(ids: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the end of a prompt without media rows. It shows whether the template has begun thinking."""
+    """Return the last tokens of a prompt without media rows, which show if the template has begun thinking."""
     return tuple(token for token in ids[-TAIL:] if token > BEGIN)
 
 
 class _Telling:
-    """A `Task` that generates answers of a plan, and adds the constraint's findings in their content."""
+    """A `Task` of a plan's generator whose results also have the constraint's findings, such as quotations."""
 
     def __init__(self, planned: Generator[Any], plan: AnswerPlan, answer: Generator[Any]) -> None:
         self.model, self.text_prefix, self.job = planned.model, planned.text_prefix, planned.job
@@ -107,7 +107,7 @@ class _Telling:
 
 
 def _check_stops(service: Service, chat: ChatRequest, asked: ToolUse, constraint: ConstraintSpec) -> None:
-    """Raise ApiError for stop conditions that conflict with answers that end themselves."""
+    """Raise ApiError for stop conditions that conflict with tools, thinking or goals."""
     if constraint.kind:
         return
     other = _other(asked)
@@ -124,7 +124,7 @@ def _place(constraint: ConstraintSpec) -> Sequence[str | int]:
 
 
 def _other(asked: ToolUse, more: str = "") -> str:
-    """Return the reason why an answer has several parts."""
+    """Return the reason, for messages, that an answer has parts besides its content."""
     what = "tools" if asked.tools else "a model that thinks"
     return f"{what} {more}".rstrip()
 
@@ -158,11 +158,11 @@ async def _planned(
     generator: Generator[Any],
     ids: tuple[int, ...],
 ) -> tuple[AnswerPlan, Generator[Any]]:
-    """Return the plan of a chat and its generator, cached. Raises ApiError."""
+    """Return the plan of a chat and its generator, from the compiler's cache or new. Raises ApiError."""
     form, limits = service.form, service.settings.limits
     tail = _tail(ids) if form.thinks else ()
     answer: Any = None
-    if constraint.kind:  # includes its goals
+    if constraint.kind:  # its guide includes goals
         guide_cache = generator.job((0,), constraint.goals).guide_cache
         answer = None if guide_cache is None else guide_cache.guide
     stop = () if constraint.kind else chat.stops  # a constraint defines the ends of its texts
@@ -201,7 +201,7 @@ async def _planned(
 
 
 def message_fields(message: ParsedMessage, *, is_legacy: bool = False) -> dict[str, Any]:
-    """Return an answer's message. is_legacy: a call is a `function_call`"""
+    """Return the JSON of an answer's message. is_legacy: write a call as `function_call`"""
     said: dict[str, Any] = {"role": "assistant", "content": message.content, "refusal": None}
     if message.reasoning is not None:
         said["reasoning_content"] = message.reasoning
@@ -216,19 +216,18 @@ def message_fields(message: ParsedMessage, *, is_legacy: bool = False) -> dict[s
 
 
 def finish_of(message: ParsedMessage, result: Generation[Any], cut_at: int | None) -> str:
-    """Return the finish reason of an answer. Calls are complete, or cut and not to be run. cut_at: budget of the
-    request"""
+    """Return the finish reason of an answer: "length" for an incomplete call. cut_at: token budget of the request"""
     if message.calls:
         return "tool_calls" if all(call.complete for call in message.calls) else "length"
     if message.stopped:
         return "stop"
-    # A guide may accept free text that only the budget ended.
+    # A guide may be accepting where only the budget ended free text.
     is_cut = cut_at is not None and len(result.token_ids) >= cut_at
     return "length" if is_cut else REASONS[result.finish_reason]
 
 
 def delta_fields(delta: Delta, *, is_legacy: bool = False) -> dict[str, Any] | None:
-    """Return the delta of a chunk; None for nothing. is_legacy: a call is a `function_call`"""
+    """Return the JSON of a delta; None if it has none. is_legacy: write a call as `function_call`"""
     match delta:
         case ContentDelta(text):
             return {"content": text}
@@ -248,7 +247,7 @@ def delta_fields(delta: Delta, *, is_legacy: bool = False) -> dict[str, Any] | N
 
 
 def begin_chat(request: Request, asked: ChatRequest) -> Beginning:
-    """Return the function that begins a chat's answer, for all APIs."""
+    """Return a function that begins the answer of a chat. All APIs with chats use it."""
 
     async def prepare(begun: GenerationRequest) -> Prepared:
         return await prepared(begun, asked)
@@ -281,17 +280,17 @@ def _choice(begun: GenerationRequest, index: int, result: Generation[Any]) -> di
 
 
 def is_legacy(begun: GenerationRequest) -> bool:
-    """Test whether a chat uses the form of calls that tools replaced."""
+    """Test whether a chat uses `functions`, the deprecated form of tools."""
     return isinstance(begun.asked, ChatRequest) and begun.asked.is_legacy
 
 
 def _ended(begun: GenerationRequest, finish: str) -> str:
-    """Return the finish reason in the terms of the requested form."""
+    """Return the finish reason, with "function_call" for legacy chats."""
     return "function_call" if finish == "tool_calls" and is_legacy(begun) else finish
 
 
 def _stream(begun: GenerationRequest) -> Stream:
-    """Return the events of a chat: the role, the deltas, and the finish reason."""
+    """Return the serializers of a chat's events: the role, the deltas, and the finish reason."""
     reading, legacy = [begun.reader() for _ in range(begun.choices)], is_legacy(begun)
 
     def fields(index: int, delta: dict[str, Any], scores: Any = None, finish: str | None = None) -> dict[str, Any]:
@@ -303,7 +302,7 @@ def _stream(begun: GenerationRequest) -> Stream:
         several = begun.deltas(piece, reader)
         deltas = [said for delta in several if (said := delta_fields(delta, is_legacy=legacy)) is not None]
         scores = of_chat(scores_in(piece), begun.service.model.vocabulary)
-        if scores is not None:  # scores of all its tokens are sent with the first delta
+        if scores is not None:  # the first delta gets the scores of all tokens of the piece
             yield fields(index, deltas.pop(0) if deltas else {}, scores)
         for delta in deltas:
             yield fields(index, delta)

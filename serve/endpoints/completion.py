@@ -28,7 +28,7 @@ async def completion(request: Request, service: Service, asked: CompletionReques
 
 
 def begin_text(request: Request, asked: CompletionRequest) -> Beginning:
-    """Return the function that begins an answer with texts, for all APIs. Raises ApiError."""
+    """Return a function that begins an answer to text prompts. All APIs with prompts use it. Raises ApiError."""
     service: Service = request.state.service
     prompts = asked.prompts
     if asked.trellm.special_tokens is False:
@@ -47,7 +47,7 @@ def begin_text(request: Request, asked: CompletionRequest) -> Beginning:
 
 
 async def _best(request: Request, beginning: Beginning, told: int) -> Response:
-    """Answer with each prompt's texts of the highest mean log-probability."""
+    """Answer with the `told` sequences of the highest mean log-probability for each prompt."""
 
     def make(begun: GenerationRequest, index: int, result: Generation[Any]) -> tuple[float, dict[str, Any]]:
         several = result.logprobs or (0.0,)
@@ -70,9 +70,9 @@ def _choice(begun: GenerationRequest, index: int, result: Generation[Any]) -> di
     asked: Any = begun.asked
     echo, offsets, prompt = _echoed(begun, index), Offsets(result.overlap), result.prompt_logprobs
     if asked.has_echoed_scores:
-        if result.prompt.endswith(echo):  # a tokenizer may put a space before texts
+        if result.prompt.endswith(echo):  # a tokenizer may add a leading space
             offsets = Offsets(len(result.prompt.encode()) - len(echo.encode()))
-        else:  # the model has read a part of the prompt, or more
+        else:  # the tokens of the prompt have another text
             echo = result.prompt
     echoed = prompt if asked.has_echoed_scores and prompt is not None else ()
     scores = of_completion(scores_of(result), begun.service.model.vocabulary, offsets, echoed, asked.logprobs)
@@ -83,7 +83,7 @@ def _choice(begun: GenerationRequest, index: int, result: Generation[Any]) -> di
 
 
 def _echoed(begun: GenerationRequest, index: int) -> str:
-    """Return the prompt of a text if the request wants it echoed; "" otherwise."""
+    """Return the prompt of a choice if the request has `echo`; "" otherwise."""
     if not (isinstance(begun.asked, CompletionRequest) and begun.asked.echo):
         return ""
     prompt: Any = begun.prompts[index // begun.options.search.n]
@@ -91,7 +91,7 @@ def _echoed(begun: GenerationRequest, index: int) -> str:
 
 
 def _fields(index: int, text: str, scores: dict[str, Any] | None, result: Generation[Any] | None) -> dict[str, Any]:
-    """Return a choice, or its delta. result: if it has ended"""
+    """Return the JSON of a choice, or of its delta. result: None until the sequence has ended"""
     reason = None if result is None else REASONS[result.finish_reason]
     choice = {"index": index, "text": text, "logprobs": scores, "finish_reason": reason}
     return choice if result is None else choice | extension_of(result)

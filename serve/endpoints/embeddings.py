@@ -64,9 +64,9 @@ async def rerank(request: Request, service: Service, asked: RerankRequest) -> Re
 def _begin(
     request: Request, text: CompletionRequest, *, dimensions: int | None = None, most: int | None = None
 ) -> Beginning:
-    """Return the start of a response that embeds prompts.
+    """Return a function that begins the answer of a request for embeddings.
 
-    most: truncates each prompt but the last to this number of tokens
+    most: number of tokens to which each prompt but the last is truncated; None for no truncation
     """
     service: Service = request.state.service
 

@@ -1,4 +1,4 @@
-"""Endpoints of llama.cpp and SGLang: texts in their formats, tokens, and server properties."""
+"""Endpoints of llama.cpp and SGLang: completions, detokenization, and server properties."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def llama(request: Request, service: Service, asked: LlamaRequest) -> Resp
 
 
 def _llama_text(begun: GenerationRequest, index: int, result: Generation[Any]) -> dict[str, Any]:
-    """Return the fields of a finished text."""
+    """Return the fields of a finished sequence."""
     kind = {"length": "limit", "stop": "word", "complete": "eos"}[result.finish_reason]
     said: dict[str, Any] = {"content": result.text, "tokens": list(result.token_ids), "stop": True, "stop_type": kind}
     scores = of_chat(scores_of(result), begun.service.model.vocabulary)
@@ -111,7 +111,7 @@ def _meta(begun: GenerationRequest, index: int, size: int, finish: dict[str, Any
 
 
 def _sglang_stream(is_single: bool, begun: GenerationRequest) -> Stream:
-    """Return events with the whole text so far in each."""
+    """Return the serializers of events, each with the whole text so far."""
     texts, sizes = [""] * begun.choices, [0] * begun.choices
 
     def written(piece: Piece) -> bytes:

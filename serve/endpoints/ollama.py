@@ -1,4 +1,4 @@
-"""Ollama's API: chats and texts as lines of JSON, and lists of models."""
+"""Ollama's API: chats and completions as lines of JSON, and lists of models."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .scores import of_chat, scores_in, scores_of
 
 LINES = "application/x-ndjson"
 NEVER = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
-"""The unload time of a model that stays loaded."""
+"""Reported expiry of a model that stays loaded, in seconds since 1970."""
 
 
 async def chat(request: Request, service: Service, asked: OllamaChat) -> Response:
@@ -57,7 +57,7 @@ async def _answer(request: Request, chat: ChatRequest, name: str) -> Response:
 
 
 async def _run(request: Request, beginning: Beginning, name: str, *, streams: bool) -> Response:
-    """Answer a request, whole or in lines. name: "message" or "response", the field of the text"""
+    """Answer a request as one object or as lines. name: "message" or "response", the field of the text"""
     if streams:
         return await streamed(request, beginning, partial(_stream, name), LINES)
 
@@ -73,7 +73,7 @@ async def _run(request: Request, beginning: Beginning, name: str, *, streams: bo
 def _said(
     begun: GenerationRequest, name: str, message: ParsedMessage, scores: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return an answer, or its delta."""
+    """Return the JSON of an answer or a delta."""
     content = message.content or ""
     said: dict[str, Any] = {"model": begun.model_name, "created_at": _written(time.time())}
     if name == "response":
@@ -99,7 +99,7 @@ def _last(begun: GenerationRequest, message: ParsedMessage, result: Generation[A
 
 
 def _counted(begun: GenerationRequest) -> dict[str, Any]:
-    """Return token counts, and the duration in nanoseconds."""
+    """Return token counts, and durations in nanoseconds."""
     return {
         "total_duration": int(1e9 * (time.perf_counter() - begun.since)),
         "load_duration": 0,
@@ -109,7 +109,7 @@ def _counted(begun: GenerationRequest) -> dict[str, Any]:
 
 
 def _stream(name: str, begun: GenerationRequest) -> Stream:
-    """Return lines for the pieces of a text. Each call is sent whole."""
+    """Return the serializers of lines. The last piece has all tool calls, each whole."""
     reader = begun.reader()
     first = math.inf
 
@@ -133,7 +133,7 @@ def _stream(name: str, begun: GenerationRequest) -> Stream:
 
 
 def _new(begun: GenerationRequest, name: str, piece: Piece, reader: AnswerReader | None) -> list[dict[str, Any]]:
-    """Return messages with the content and thinking that a piece adds."""
+    """Return messages with the content and thinking of a piece. The first one has the piece's scores."""
     scores = of_chat(scores_in(piece), begun.service.model.vocabulary)
     found: list[dict[str, Any]] = []
     for delta in begun.deltas(piece, reader):
@@ -158,13 +158,13 @@ def _written(seconds: float) -> str:
 
 
 def _loaded(service: Service, asked: OllamaChat | OllamaGenerate) -> Response:
-    """Answer a request without a prompt, which loads the model."""
+    """Answer a request without a prompt. The model is loaded already."""
     service.keep_alive = asked.kept_seconds
     return _done(asked, "load")
 
 
 def unloaded(models: ModelManager, asked: OllamaChat | OllamaGenerate) -> Response | None:
-    """Answer a request without a prompt and with keep_alive 0: unload the model once it is idle."""
+    """Answer a request without a prompt and with keep_alive 0, and unload the model once idle; None for others."""
     if asked.has_prompt or asked.kept_seconds != 0:
         return None
     hosted = models.find(asked.named_model)

@@ -29,7 +29,7 @@ from ..telemetry import CONTENT_TYPE
 from .answers import ITEMS, Answer, LargeAnswer, while_connected, written
 
 MEDIA_TOKEN = -1
-"""Id reported for image and audio rows, which are not in the vocabulary."""
+"""Id in answers for image and audio rows, which are not in the vocabulary."""
 
 
 class TokenizeRequest(RequestBase, title="Tokenize"):
@@ -56,7 +56,7 @@ async def model(request: Request) -> Response:
 
 
 def _model(manager: ModelManager, hosted: HostedModel, name: str) -> dict[str, Any]:
-    """Return a model's list entry. Its status is as in llama.cpp's server, with the bytes it holds."""
+    """Return a model's list entry, with a status as in llama.cpp's server, and the bytes of the loaded model."""
     said: dict[str, Any] = {"id": name, "object": "model", "created": manager.shared.created, "owned_by": "trellm"}
     if name in hosted.adapters:
         said["parent"] = hosted.served.name
@@ -83,7 +83,7 @@ async def tokenize(request: Request, service: Service, asked: TokenizeRequest) -
 
 
 def _tokenized(service: Service, given: Prompt, with_texts: bool) -> list[bytes]:
-    """Return the serialized answer about tokens, in parts, since there may be millions."""
+    """Return the serialized answer about tokens in parts, since there may be millions of tokens."""
     model = service.model
     ids = ids_of(model, given, 0, {}) if isinstance(given, str) else service.verbatim.ids(given, 0, {})
     told = [max(token, MEDIA_TOKEN) for token in ids]
@@ -101,7 +101,7 @@ async def live(request: Request) -> Response:
 
 
 async def ready(request: Request) -> Response:
-    """Answer whether requests are accepted."""
+    """Answer with status 200 if the server accepts requests, and 503 while it drains."""
     if request.app.state.models.is_draining:
         return Answer({"status": "draining"}, 503)
     return Answer({"status": "ok"})
@@ -118,7 +118,7 @@ async def metrics(request: Request) -> Response:
 
 
 async def page(request: Request) -> Response:
-    """Return a web page for requests."""
+    """Return the web page of the server."""
     text, policy = _page()
     headers = {"Content-Security-Policy": policy, "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
     return HTMLResponse(text, headers=headers)
@@ -126,7 +126,7 @@ async def page(request: Request) -> Response:
 
 @cache
 def _page() -> tuple[str, str]:
-    """Return the page and its policy: a browser may run the page's own script and style, and contact this server."""
+    """Return the page and its Content-Security-Policy, for its own script and style, and requests to this server."""
     text = (Path(__file__).parents[1] / "page" / "index.html").read_text(encoding="utf-8")
     script, style = (_hash(_inside(text, tag)) for tag in ("script", "style"))
     policy = (
@@ -166,7 +166,7 @@ async def constraint(request: Request, service: Service, asked: ConstraintReques
             return {"expected": "anything", "needed": 0}
         return {"expected": expected(guide_cache.guide, guide_cache.guide.start), "needed": guide_cache.distance}
 
-    # in a compiler's thread, since the description may take long, and within the compilation's time limit
+    # in a compiler's thread, since the description may take long, and under the compilation's time limit
     taken = service.compiler.taken(made)
     work = service.compiler.made(("expected", made), look, lambda said: len(said["expected"]), taken=taken)
     try:

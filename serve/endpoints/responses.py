@@ -27,7 +27,7 @@ from .chat import begin_chat, finish_of
 
 
 class ResponseItems:
-    """The items of a response. found: items so far; the last one may be open and growing"""
+    """The output items of a response, built from deltas. found: items so far; only the last one may be open"""
 
     def __init__(self) -> None:
         self.found: list[dict[str, Any]] = []
@@ -51,7 +51,7 @@ class ResponseItems:
                 yield from self.end()
 
     def of_message(self, message: ParsedMessage, *, is_cut: bool) -> Iterator[Event]:
-        """Yield the events of a whole message. is_cut: the message was cut short, so its last item is incomplete"""
+        """Yield the events of a whole message. is_cut: True if the budget ended it; its last item is incomplete"""
         if message.reasoning:
             yield from self.add(ReasoningDelta(message.reasoning))
         if message.content:
@@ -64,14 +64,14 @@ class ResponseItems:
         yield from self.last(is_cut=is_cut)
 
     def last(self, *, is_cut: bool) -> Iterator[Event]:
-        """Close the open item at the end. If only thinking came, add an empty message."""
+        """Close the open item at the end. Without a message or call, add an empty message, except after a cut."""
         is_answered = any(item["type"] != "reasoning" for item in self.found)
         if not is_answered and not (is_cut and self.found):
             yield from self._open("message")
         yield from self.end(is_cut=is_cut)
 
     def end(self, *, is_cut: bool = False) -> Iterator[Event]:
-        """Close the open item, if there is one. is_cut: the budget ended the text"""
+        """Close the open item, if there is one. is_cut: True if the budget ended the output"""
         if not self._is_open:
             return
         item, place = self._last, self._place
@@ -105,7 +105,7 @@ class ResponseItems:
         yield f"response.{part['type']}.delta", {**self._place, "content_index": 0, "delta": text, **scores}
 
     def _open(self, kind: str) -> Iterator[Event]:
-        """Open an item of a kind with text."""
+        """Close the open item, and open one of a kind, "message" or "reasoning", with an empty text part."""
         yield from self.end()
         is_message = kind == "message"
         fields: dict[str, Any] = {"role": "assistant"} if is_message else {"summary": []}
@@ -209,7 +209,7 @@ def _head(begun: GenerationRequest, asked: ResponsesRequest) -> dict[str, Any]:
 
 
 def _is_cut(begun: GenerationRequest, message: ParsedMessage, result: Generation[Any]) -> bool:
-    """Test whether the budget ended a text."""
+    """Test whether the budget ended the output."""
     plain = REASONS[result.finish_reason]
     return (plain if begun.plan is None else finish_of(message, result, begun.cut_at)) == "length"
 

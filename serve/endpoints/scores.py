@@ -1,4 +1,4 @@
-"""Log-probabilities in OpenAI's format. They are the model's own, without the constraint."""
+"""Log-probabilities in OpenAI's and vLLM's formats: of the model, without the constraint."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ...engine.results import Generation, PromptToken, Scores, TokenLogprob
 from ...tokenizers_adapter import Vocabulary
 
 LEAST = -9999.0
-"""Log-probability of impossible tokens, since JSON has no infinity."""
+"""Lowest log-probability in answers, since JSON has no infinity."""
 
 
 def scores_of(result: Generation[Any]) -> Scores | None:
-    """Return the scores of a finished text; None unless requested."""
+    """Return the scores of a finished sequence; None unless requested."""
     if result.logprobs is None or result.raw_logprobs is None:
         return None
     return Scores(result.token_ids, result.logprobs, result.raw_logprobs, result.top_logprobs, result.raw_top_logprobs)
@@ -41,9 +41,9 @@ def of_chat(scores: Scores | None, vocabulary: Vocabulary) -> dict[str, Any] | N
 
 
 class Offsets:
-    """Successive offsets of tokens in a text, in characters. A token may begin inside a character.
+    """Counter of the offsets of successive tokens in a text, in characters. A token may begin inside a character.
 
-    overlap: number of bytes of the first token before the text
+    overlap: number of bytes that the first tokens have before the text
     """
 
     def __init__(self, overlap: int = 0) -> None:
@@ -51,7 +51,7 @@ class Offsets:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def next(self, data: bytes | None) -> int:
-        """Return the offset of the next token."""
+        """Return the offset of the next token. data: its bytes; None if it has none"""
         at, text = self._at, data or b""
         self._at += len(self._decoder.decode(text[self.overlap :]))
         self.overlap = max(0, self.overlap - len(text))
@@ -67,7 +67,7 @@ def of_completion(
 ) -> dict[str, Any] | None:
     """Return the log-probabilities of a completion's choice.
 
-    offsets: offset counter of the text, which continues; prompt: tokens echoed before the text, with their top k
+    offsets: counter of the choice's text; prompt: echoed tokens before the output, each with its `k` best
     """
     if scores is None:
         return None
@@ -86,7 +86,7 @@ def of_completion(
 def of_prompt(
     prompt: Sequence[PromptToken], vocabulary: Vocabulary, k: int | None = None
 ) -> list[dict[str, Any] | None]:
-    """Return a prompt's log-probabilities in vLLM's format: for each token by id, with the top k."""
+    """Return a prompt's log-probabilities in vLLM's format: at each position, of its token and the k best, by id."""
     found: list[dict[str, Any] | None] = []
     for each in prompt:
         if each.logprob is None:
@@ -100,7 +100,7 @@ def of_prompt(
 
 
 def _best(vocabulary: Vocabulary, best: tuple[TokenLogprob, ...]) -> dict[str, float]:
-    """Return log-probabilities by token text. Of tokens with equal text the most probable counts."""
+    """Return log-probabilities by token text; for tokens of equal text the highest one."""
     found: dict[str, float] = {}
     for each in best:
         found.setdefault(_name(vocabulary, each.token_id), max(each.logprob, LEAST))
@@ -114,6 +114,6 @@ def _token(vocabulary: Vocabulary, token: int, logprob: float) -> dict[str, Any]
 
 
 def _name(vocabulary: Vocabulary, token: int) -> str:
-    """Return the text of a token; the tokenizer's name of tokens without bytes, such as EOS."""
+    """Return the text of a token, or the tokenizer's name of a token without bytes, such as EOS."""
     data = vocabulary.tokens[token]
     return vocabulary.names.get(token, "") if data is None else data.decode(errors="replace")

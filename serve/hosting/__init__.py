@@ -1,1 +1,1 @@
-"""Models of a server: their registration, loading, and shared state."""
+"""Models of a server: registration, loading and unloading, shared state."""

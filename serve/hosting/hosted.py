@@ -1,4 +1,4 @@
-"""A model of a server: its loading, and its users while it is loaded."""
+"""A model of a server: its loading state, leases and expiry."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from ..telemetry import ModelMetrics
 class ServedModel:
     """A model with its name on a server. Raises OptionError for invalid values.
 
-    model: a function that loads it on first use; or a model, which is never unloaded
-    aliases: further names; adapters: names of its adapters, otherwise known once it is loaded
-    weight_bytes: size of its weights, if known before
+    model: a function that loads the model on first use; or a loaded model, which is never unloaded
+    aliases: further names; adapters: names of adapters, if known before loading
+    weight_bytes: bytes of the weights, if known before loading
     """
 
     name: str
@@ -45,13 +45,13 @@ class ServedModel:
 class HostedModel:
     """The state of a served model, used on the event loop.
 
-    service: service of the loaded model, or None; adapters: names of its adapters
-    weight_bytes: measured (is_measured) or declared; bytes: with the KV cache, while it is loaded
-    context: of a model that was loaded once; None for unbounded
+    service: service of the loaded model; None if it is not loaded; adapters: names of the model's adapters
+    weight_bytes: bytes of the weights, measured (is_measured) or declared; bytes: with the KV cache, 0 if not loaded
+    context: context of the model, known after the first loading; None for unbounded
     waiting: requests that wait for loading; loading: the loading task
-    is_leaving: True if it accepts no more requests, since another model needs its memory
-    failed: error and time of the last failed loading; used: time when a request last took or released it
-    expires: time of unloading, in seconds since 1970; None for none
+    is_leaving: True if the model accepts no requests, since another one needs its memory
+    failed: error of the last failed loading, and its time; used: time of the last lease or release (both monotonic)
+    expires: time of unloading, in seconds since 1970; None for never
     """
 
     def __init__(self, served: ServedModel, metrics: ModelMetrics, rested: Callable[[HostedModel], None]) -> None:
@@ -82,23 +82,23 @@ class HostedModel:
 
     @property
     def is_fixed(self) -> bool:
-        """True if the caller gave a loaded model and holds it."""
+        """True if the caller gave a loaded model, which is never unloaded."""
         return hasattr(self.served.model, "vocabulary")
 
     @property
     def is_idle(self) -> bool:
-        """True if it is loaded and nothing uses it."""
+        """True if the model is loaded, without leases and unfinished sequences."""
         return self.service is not None and not (self._leases or self.service.texts)
 
     @property
     def state(self) -> str:
-        """State: "loaded", "loading" or "unloaded"."""
+        """Loading state: "loaded", "loading" or "unloaded"."""
         if self.service is not None:
             return "loaded"
         return "unloaded" if self.loading is None else "loading"
 
     def take(self) -> Service | None:
-        """Return the service with a lease; None if it is not loaded or accepts no requests."""
+        """Return the service with a lease; None if the model is not loaded or accepts no requests."""
         if self.service is None or self.is_leaving:
             return None
         self._lease(1)
@@ -110,13 +110,13 @@ class HostedModel:
         self.rest()
 
     def rest(self) -> None:
-        """Report that it is idle, if it is."""
+        """Call `rested` if the model is idle."""
         if self.is_idle:
             self.used = time.monotonic()
             self._rested(self)
 
     async def wait(self) -> Service:
-        """Wait until it is loaded. Return the service with a lease. Raises ApiError."""
+        """Wait for loading. Return the service with a lease. Raises ApiError if loading fails."""
         future = asyncio.get_running_loop().create_future()
         self.waiting.append(future)
         try:
@@ -129,25 +129,25 @@ class HostedModel:
             raise
 
     def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task about the model, and keep a reference to it."""
+        """Start a task, and keep a reference to it until it ends."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     def measured(self, weights: int) -> None:
-        """Store the measured size of its weights."""
+        """Store the measured bytes of the weights."""
         self.weight_bytes, self.is_measured = weights, True
 
     def put(self, service: Service) -> None:
-        """Mark the model as loaded, and start waiting requests."""
+        """Mark the model as loaded, and give leases to waiting requests."""
         self.service = service
         self.metrics.loaded.set(1)
         self.metrics.hold(weights=self.weight_bytes)
         self.stay()
 
     def stay(self) -> None:
-        """Accept requests, waiting ones first."""
+        """Accept requests again, waiting ones first."""
         assert self.service is not None
         self.is_leaving = False
         waiting, self.waiting = self.waiting, []
@@ -172,7 +172,7 @@ class HostedModel:
         self.metrics.hold(held=0, kept=0, room=0, weights=0)
 
     def expire(self, seconds: float, end: Callable[[], None]) -> None:
-        """Call a function after some time without requests."""
+        """Call a function after a number of seconds, unless a request takes the model before."""
         self._keep()
         self.expires = time.time() + seconds
         self._expiry = asyncio.get_running_loop().call_later(seconds, end)

@@ -36,11 +36,11 @@ _LOG = logging.getLogger("trellm.serve")
 class ModelManager:
     """The models of a server, used on the event loop from `begin` on. Raises OptionError for duplicate names.
 
-    served: the first one is loaded at once, and is the default model
-    memory: bytes of the KV cache of each model; memory_budget: bytes of the weights and KV caches of all loaded models,
-        by default all free memory for several models, and unbounded for one. With a budget, and without memory=, half
-        of it is for KV caches, the same for each model
-    shared: set by `begin`; is_draining: no more requests are accepted; is_cut: running requests were ended
+    served: the models; the first one is the default, which `begin` loads
+    memory: bytes of the KV cache of each model; by default equal parts of half the budget, if there is a budget
+    memory_budget: bytes of the weights and KV caches of all loaded models; by default all free memory for several
+        models, and unbounded for one
+    shared: state that `begin` creates; is_draining: True if new requests are refused; is_cut: True after `cut`
     """
 
     shared: SharedState
@@ -73,7 +73,7 @@ class ModelManager:
 
     @property
     def body_bytes(self) -> int:
-        """Greatest size in bytes of a body whose model is not known yet."""
+        """Size limit in bytes of a body before its model is known."""
         known = [each.service and each.service.body_bytes for each in self.models]
         return self.settings.body_bytes or max(MEDIA_BODY if each is None else each for each in known)
 
@@ -83,7 +83,7 @@ class ModelManager:
         return sum(each.bytes for each in self.models if each.service is not None)
 
     def preload(self) -> None:
-        """Load the first model, once. Raises the errors of loading, and OptionError if it does not fit."""
+        """Load the first model unless it is loaded. Raises the errors of loading; OptionError if it does not fit."""
         if self._preloaded is not None or self.first.service is not None:
             return
         found, weights = _load(self.first.served)
@@ -98,7 +98,7 @@ class ModelManager:
         self._preloaded = found
 
     async def begin(self) -> None:
-        """Start serving. Raises the errors of loading the first model, and OptionError if it does not fit."""
+        """Load the first model and start serving. Raises the errors of `preload`."""
         self.preload()
         assert self._preloaded is not None
         found, self._preloaded = self._preloaded, None
@@ -128,7 +128,7 @@ class ModelManager:
                 hosted.service.cut()
 
     def find(self, name: str | None) -> HostedModel:
-        """Return the model of a name, or the default. Raises ApiError for an unknown name, and while draining."""
+        """Return the model of a name; None is the default. Raises ApiError for an unknown name, and while draining."""
         if self.is_draining:
             raise ApiError(
                 SHUT_DOWN, status=503, kind=SERVER, code="shutting_down", headers={"Retry-After": "5"}
@@ -145,7 +145,7 @@ class ModelManager:
         return found
 
     def unload(self, hosted: HostedModel) -> None:
-        """Unload a model unless it is used meanwhile."""
+        """Start to unload a model whose expiry has passed, unless a request takes it before."""
         hosted.begin(self._unload_idle(hosted))
 
     async def _unload_idle(self, hosted: HostedModel) -> None:
@@ -154,7 +154,7 @@ class ModelManager:
                 await self._unload(hosted)
 
     async def load(self, hosted: HostedModel) -> Service:
-        """Return the service of a model to be loaded, with a lease to release. Raises ApiError."""
+        """Load a model, or wait for its loading. Return the service with a lease. Raises ApiError."""
         if hosted.failed is not None and time.monotonic() - hosted.failed[1] < self.settings.retry_seconds:
             raise _not_loaded(hosted.served.name, hosted.failed[0], self.settings)
         if self._waiting >= self.settings.loading:
@@ -171,14 +171,14 @@ class ModelManager:
             self._changed.set()
 
     async def _bring(self, hosted: HostedModel) -> None:
-        """Load a model that requests wait for, and start or fail them."""
+        """Load a model if requests wait for it, and start or fail these requests."""
         try:
             async with self._lock:
                 if hosted.waiting:
                     await self._load(hosted)
         except ApiError as error:
             hosted.refuse(partial(_again, error))
-        except Exception as error:  # a model that cannot be loaded does not affect others
+        except Exception as error:  # a failed loading does not affect other models
             _LOG.warning("the model %r could not be loaded", hosted.served.name, exc_info=error)
             said = str(error) if isinstance(error, TrellmError) else f"{type(error).__name__}: {error}"
             hosted.failed = said, time.monotonic()
@@ -187,8 +187,7 @@ class ModelManager:
             hosted.loading = None
 
     async def _load(self, hosted: HostedModel) -> None:
-        """Load a model under the lock. Make room by its estimated size before, and by its measured size after
-        loading."""
+        """Load a model, with the lock held. Make room before by the known size, and after by the measured one."""
         if hosted.is_measured:
             self._check_fits(hosted)
         if not await self._make_room(hosted, self._need(hosted)):
@@ -207,7 +206,7 @@ class ModelManager:
                 await asyncio.get_running_loop().run_in_executor(self._loader, collect)
 
     def _serve(self, hosted: HostedModel, model: Model) -> None:
-        """Start serving a loaded model. Raises OptionError."""
+        """Create the service of a loaded model. Raises OptionError for duplicate names of adapters."""
         before, hosted.adapters = hosted.adapters, tuple(getattr(model, "adapters", ()))
         try:
             self._check_names()
@@ -230,7 +229,7 @@ class ModelManager:
         return self._budget // (2 * len(self.models))
 
     def _need(self, hosted: HostedModel) -> int:
-        """Return the known bytes of a model when it is loaded."""
+        """Return the known bytes of a model's weights, and of its KV cache."""
         return hosted.weight_bytes + (self._pool or 0)
 
     def _check_fits(self, hosted: HostedModel) -> None:
@@ -247,7 +246,10 @@ class ModelManager:
         )  # fmt: skip
 
     async def _make_room(self, hosted: HostedModel, needed: int) -> bool:
-        """Unload other models until a model fits, or none is left. Return False if no request waits for it any more."""
+        """Unload other models until a model fits, or none is left. Return False if no request waits for the model.
+
+        needed: bytes. Idle models go first, the least recently used one first; others once they are idle.
+        """
         while self._budget is not None and self.held + needed > self._budget:
             others = [each for each in self.models if each.service is not None and not each.is_fixed]
             if not others:
@@ -264,7 +266,7 @@ class ModelManager:
         return bool(hosted.waiting)
 
     async def _unload(self, hosted: HostedModel) -> None:
-        """Unload an idle model under the lock."""
+        """Unload an idle model, with the lock held."""
         assert hosted.service is not None
         held = [hosted.service]
         hosted.take_away()
@@ -272,7 +274,7 @@ class ModelManager:
         await asyncio.get_running_loop().run_in_executor(self._loader, _end, held)
 
     def _changed_of(self, hosted: HostedModel) -> None:
-        """React to a model that became idle."""
+        """Wake waiting loads after a model became idle, and start its expiry."""
         self._changed.set()
         seconds = None if hosted.service is None else hosted.service.keep_alive
         if hosted.service is not None and seconds is not None and not hosted.is_fixed:
@@ -292,17 +294,17 @@ class ModelManager:
 
 
 def _load(served: ServedModel) -> tuple[Model, int]:
-    """Return the loaded model with its vocabulary computed, and the bytes of its weights."""
+    """Load a model and compute its vocabulary. Return the model, and the bytes of its weights."""
     try:
         found = loaded(served.model)
         _ = found.vocabulary
         return found, held_bytes(found)
-    except (StopIteration, SystemExit) as error:  # a future cannot hold the first; the second ends servers
+    except (StopIteration, SystemExit) as error:  # futures refuse StopIteration; SystemExit would end the server
         raise RuntimeError(repr(error)) from error
 
 
 def _end(held: list[Service]) -> None:
-    """Close the service in a list, and free its memory."""
+    """Close the service in a list, and free its memory. The list has the only reference to the service."""
     held.pop().close()
     collect()
 
@@ -314,5 +316,5 @@ def _not_loaded(name: str, why: str, settings: Settings) -> ApiError:
 
 
 def _again(error: ApiError) -> ApiError:
-    """Copy an error for another request, which may rename fields in it."""
+    """Return a copy of an error for another request, since requests rename fields in errors."""
     return ApiError(str(error), status=error.status, kind=SERVER, code=error.error["code"])

@@ -1,4 +1,4 @@
-"""State shared by all models of a server: admission, media, threads, stored responses, traces."""
+"""State that all models of a server share: admission, media, threads, stored responses, traces."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ..telemetry import Metrics, Tracing
 T = TypeVar("T")
 ENTERING = 2
 LARGE = 1 << 16
-"""Size of a prompt in characters, with 8 for each value, from which it is tokenized in separate threads."""
+"""Size (see `is_large`) of prompts above which separate threads tokenize them."""
 MOST_ASIDE = 64
-"""Requests that may wait for slow work aside; beyond it 429."""
+"""Most requests in `SharedState.aside`; further ones are refused with status 429."""
 
 
 def is_large(value: Any, most: int) -> bool:
-    """Test whether a nested value exceeds a size: characters and media bytes, plus 8 for each value."""
+    """Test whether a nested value exceeds a size: its characters and media bytes, plus 8 for each inner value."""
     left, size = [value], 0
     while left:
         each = left.pop()
@@ -40,10 +40,10 @@ def is_large(value: Any, most: int) -> bool:
 
 
 class SharedState:
-    """The shared state, created and used on the event loop.
+    """State that all models share, created and used on the event loop.
 
-    texts: number of unfinished texts of all requests; created: start of the server, in seconds since 1970
-    reading: the thread that parses large bodies
+    texts: number of unfinished sequences of all requests; created: start of the server, in seconds since 1970
+    reading: thread that parses large bodies
     """
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
@@ -55,7 +55,7 @@ class SharedState:
         self.tracing = None if endpoint is None else Tracing(endpoint)
         self.media = MediaReader(settings)
         self.responses = KeptResponses(settings.response_bytes)
-        # One thread: a large body may hold the GIL for a second, and two would leave others little of it.
+        # One thread, since parsing a large body may hold the GIL for a second.
         self.reading = ThreadPoolExecutor(1, "trellm reading")
         self._pool = ThreadPoolExecutor(ENTERING, "trellm entering")
         self._large = ThreadPoolExecutor(ENTERING, "trellm entering large")
@@ -71,7 +71,7 @@ class SharedState:
             self.tracing.close()
 
     def check_room(self, texts: int, place: Place) -> None:
-        """Raise ApiError if the server has no capacity for a request's texts. place: the field that asks for them"""
+        """Raise ApiError if the server has no capacity for more sequences. place: the field that requests them"""
         most = self.settings.texts
         if texts > most:
             said = f"{texts:,} sequences exceed the capacity of the server, {most:,}; ask for fewer"
@@ -81,9 +81,9 @@ class SharedState:
             raise busy(f"server at capacity ({self.texts:,} of {most:,} sequences); try again")
 
     async def aside(self, work: Callable[[], T]) -> T:
-        """Run slow work in a thread of its own, one piece after the other.
+        """Run slow work in a separate thread, one call after the other.
 
-        Raises its exceptions, and ApiError if too many wait.
+        Raises the exceptions of the work, and ApiError if too many calls wait.
         """
         if self._waiting_aside >= MOST_ASIDE:
             self.metrics.refuse("aside")
@@ -95,14 +95,14 @@ class SharedState:
             self._waiting_aside -= 1
 
     def pool_of(self, *values: Any) -> ThreadPoolExecutor:
-        """Return the threads that tokenize these values."""
+        """Return the thread pool to tokenize these values, by their size."""
         return self._large if is_large(values, LARGE) else self._pool
 
 
 class KeptResponses:
-    """Stored responses with their conversations, least recently used evicted first.
+    """An LRU cache of responses with their conversations.
 
-    most: bytes of all of them as JSON; 0 for none
+    most: bound of all in bytes of JSON; 0 to store none
     """
 
     def __init__(self, most: int) -> None:
@@ -112,10 +112,10 @@ class KeptResponses:
         self._lock = Lock()
 
     def keep(self, response: dict[str, Any], conversation: list[dict[str, Any]], longest: int) -> bool:
-        """Store a response. Return False if it is too large, or if no request could send its conversation.
+        """Store a response. Return False if it or its conversation is too large.
 
         conversation: earlier conversation, input and output, as input items
-        longest: greatest size of it in bytes
+        longest: size limit of a conversation in bytes, that of a body, since a continued request contains it
         """
         made = json.dumps(response).encode(), json.dumps(conversation).encode()
         if _size(made) > self._most or len(made[1]) > longest:
@@ -133,7 +133,7 @@ class KeptResponses:
         return json.loads(self._of(key, ())[0])
 
     def conversation(self, key: str) -> bytes:
-        """Return the conversation that a response ends, as JSON. Raises ApiError."""
+        """Return the conversation up to and including a response, as JSON. Raises ApiError."""
         return self._of(key, ("previous_response_id",))[1]
 
     def forget(self, key: str) -> None:

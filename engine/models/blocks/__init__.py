@@ -1,2 +1,5 @@
-"""The KV cache in blocks, and attention over it. Imports: storage by step, that by attention; reach has attention
-spans."""
+"""The KV cache in blocks, and attention over it.
+
+reach has attention spans, storage the blocks, step the metadata of packed steps, attention the computation. Each module
+imports only earlier ones of this list.
+"""

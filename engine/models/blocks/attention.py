@@ -27,7 +27,7 @@ from .storage import DeviceRows, LayerBlocks, has_kernels
 _TILE = 512
 """Number of query tokens per masked attention call."""
 _MUCH = 1 << 19
-"""Number of key elements that justifies another thread."""
+"""Number of key elements to read that justifies another thread."""
 _MANY = 1 << 22
 """Number of query-key products that justifies another thread."""
 
@@ -49,8 +49,8 @@ def attend(
 ) -> Tensor:
     """Return attention of the new tokens: [tokens, query heads, size of values].
 
-    new: queries, keys and values [tokens, heads, size]; keys and values are in the layer's blocks already, and are
-        read from there if None
+    The layer's blocks already have the keys and values of the new tokens.
+    new: queries, keys and values [tokens, heads, size]; keys and values are read from blocks if None
     """
     queries = new[0]
     out = queries.new_empty(*queries.shape[:2], layer.sizes[1])
@@ -105,7 +105,7 @@ def _mutually(
 
 
 def is_undivided(step: PackedStep, heads: Heads) -> bool:
-    """Test whether no layer's attention in this step justifies several threads."""
+    """Test whether one thread suffices for attention of each layer in this step."""
     if thread_count() == 1:
         return True
     if sum(step.widths[chunk] * step.ends[chunk] for chunk in step.long) * heads.queries * heads.size > _MANY:
@@ -204,7 +204,7 @@ def _in_place(
 
 
 def _pieces(width: int, start: int, reach: Reach, numbers: int) -> list[int]:
-    """Return cuts of a long chunk, more than threads, since later tokens attend to more."""
+    """Return token bounds of parts of a long chunk, more parts than threads, since later tokens attend to more."""
     threads = thread_count()
     seen = min(start + width, reach.longest or start + width)
     most = 1 if threads == 1 else min(4 * threads, width // SHORT, width * seen * numbers // _MANY)
@@ -212,7 +212,7 @@ def _pieces(width: int, start: int, reach: Reach, numbers: int) -> list[int]:
 
 
 def _parts(step: PackedStep, reach: Reach, heads: int, size: int) -> list[int]:
-    """Return cuts of the short rows' key heads, with equal reads for each thread."""
+    """Return bounds of parts of all (short row, key head) pairs, numbered row * heads + head, with equal reads."""
     threads = thread_count()
     count = len(step.short) * heads
     if threads == 1 or count == 1:
@@ -263,7 +263,7 @@ def _long(queries: Tensor, keys: Tensor, values: Tensor, start: int, reach: Reac
 
 
 def _plain(reach: Reach, scoring: Scoring, end: int) -> bool:
-    """Test whether attention of a text up to `end` is plainly causal."""
+    """Test whether attention of a text up to `end` is causal, without span limits, soft cap and sinks."""
     return (reach.longest is None or reach.longest >= end) and scoring.cap is None and scoring.sinks is None
 
 

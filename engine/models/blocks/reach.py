@@ -106,16 +106,16 @@ def layer_reaches(config: Any) -> list[Reach]:
 
 
 def unscaled_context(config: Any) -> int | None:
-    """Return the context length for which rotary embeddings keep one scaling; None for unbounded.
+    """Return the greatest length in tokens with one scaling of rotary embeddings; None for unbounded.
 
     LongRoPE has two sets of frequencies, for texts up to `original_max_position_embeddings` and for longer ones.
     Dynamic NTK scaling depends on each length beyond `max_position_embeddings`. transformers uses one scaling for all
     rows of a pass, and cached keys keep theirs, so longer texts would depend on the batch.
     """
     limits: list[int] = []
-    # MPT has attention biases for this many tokens.
+    # MPT has attention biases for `max_seq_len` tokens.
     for name in ("max_position_embeddings", "max_seq_len"):
-        if (context := getattr(config, name, None)) is not None and context > 0:  # XLNet says -1 for no limit
+        if (context := getattr(config, name, None)) is not None and context > 0:  # XLNet has -1 for no limit
             limits.append(context)
     given: dict[str, Any] = getattr(config, "rope_parameters", None) or {}
     kinds: list[Any] = [given, *(each for each in given.values() if isinstance(each, dict))]

@@ -17,16 +17,16 @@ from .reach import Reach
 from .storage import BlockStorage, DeviceRows, Gathered, LayerBlocks, SlotMapping, has_kernels, slots_of
 
 SHORT = 16
-"""Most tokens of a chunk for the kernel of short chunks, on a GPU."""
+"""Most tokens of a short chunk on a GPU. Short chunks have a kernel of their own."""
 FEW = 6
-"""The same on a CPU, where that kernel reads keys and values for each token; both are equally fast for 4 to 7
-tokens."""
+"""Most tokens of a short chunk on a CPU. That kernel reads keys and values for each token, and is as fast as the kernel
+of long chunks for 4 to 7 tokens."""
 WHOLE = 1024
-"""Fewest tokens of a whole prompt for its own call of SDPA, on a GPU."""
+"""Fewest tokens of a whole prompt that gets its own call of SDPA on a GPU."""
 
 
 class DeviceStep(NamedTuple):
-    """A step that is only on the device; contents of `rows` may change between launches of a CUDA graph."""
+    """A step without data on the host. Contents of `rows` may change between launches of a CUDA graph."""
 
     layers: list[LayerBlocks]
     reaches: list[Reach]
@@ -60,12 +60,11 @@ class Uploaded(NamedTuple):
 class PackedStep:
     """The attention metadata of a step, shared by all layers.
 
-    firsts, widths, starts, ends: of each chunk, its first token in the step, its number of tokens, its position in the
-        text, and the text's length after it
-    short, long: indices of short and long chunks
-    rows: kernel input of the short ones
-    turn: current attention layer, set by layers that share their attention; else None
-    uploaded: all chunks, on a device with kernels
+    firsts, widths, starts, ends: for each chunk, the index of its first token in the step, its number of tokens, its
+        position in the text, and the text's length after it
+    short, long: indices of short and long chunks; rows: kernel input of the short ones
+    turn: current layer, if layers share an attention module; else None
+    uploaded: kernel input of all chunks on a GPU; None for a CPU
     mutual: ranges (from, to) of the step's tokens with bidirectional attention; None for models without it
     """
 

@@ -1,4 +1,4 @@
-"""Keys and values of all layers, in blocks, and states of texts, in slots."""
+"""Storage of keys and values in blocks, and of recurrent states in slots."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ...memory.tables import BLOCK, FREED, BlockTable
 
 
 class DeviceRows(NamedTuple):
-    """Rows of a step in tensors of one device. Row r reads tokens from `firsts[r]` on of the step.
+    """Rows of a step in tensors of one device. Row r is `widths[r]` tokens of the step from `firsts[r]` on.
 
     slots: int32 [tokens], slots for keys and values of the step's tokens, block * BLOCK + offset; -1 for none
     tables: int32 [rows, most], block ids of each row
@@ -63,10 +63,10 @@ IN_PLACE = {torch.float32, torch.float64}
 
 
 class LayerBlocks:
-    """Keys and values of a layer: [blocks, heads, BLOCK, row length]; their sizes may differ.
+    """Keys and values of a layer: [blocks, heads, BLOCK, row length]. Keys and values may differ in size.
 
-    kept: storage dtype, if other than that of the states, which is `dtype` after allocation
-    sizes: of keys and of values
+    kept: storage dtype; None for the dtype of the states
+    dtype: dtype of the states, known after allocation; sizes: elements of a key and of a value
     arrays: keys and values as NumPy arrays, if kernels read them in place (see stored.py); else None
     """
 
@@ -96,7 +96,7 @@ class LayerBlocks:
             self.values[blocks, :, within] = values
 
     def allocate(self, keys: Tensor, values: Tensor) -> None:
-        """Allocate storage for keys and values like these [tokens, heads, size], once.
+        """Allocate storage for keys and values like these [tokens, heads, size], unless it is allocated.
 
         Raises OptionError if they cannot be stored in another dtype.
         """
@@ -117,7 +117,7 @@ class LayerBlocks:
             self.arrays = _array(self.keys), _array(self.values)
 
     def read(self, rows: Gathered | RightAligned) -> tuple[Tensor, Tensor]:
-        """Return keys and values [rows, heads, longest, size] of whole texts, zero where absent."""
+        """Return keys and values [rows, heads, longest, size] of whole texts, with zeros for absent tokens."""
         keys, values = rows.of(self.keys), rows.of(self.values)
         if self.kept is None:
             return keys, values
@@ -129,10 +129,10 @@ States = dict[Hashable, Tensor]
 
 
 class BlockStorage:
-    """The keys and values of a model's layers, kept as `LayerBlocks` says; allocated when a first token is written.
+    """The `Memory` of a model in torch: `LayerBlocks` of each layer, allocated at the first write.
 
-    States of recurrent layers are stored in slots, one for a text; storage grows with the slots in use.
-    layers: 0 for models that compute every step from the whole text
+    Recurrent states are in slots, one for each sequence. Their storage grows with the slots in use.
+    layers: number of layers; 0 for models that compute every step from the whole text
     """
 
     def __init__(self, blocks: int, layers: int, kept: torch.dtype | None = None) -> None:
@@ -160,14 +160,14 @@ class BlockStorage:
                 layer.values[targets] = layer.values[sources]
 
     def rows(self, slots: Sequence[int]) -> States:
-        """Return the states of texts; for adjacent slots views, so that in-place changes are stored."""
+        """Return the states of slots. For adjacent slots these are views, and in-place changes are stored."""
         first, count = slots[0], len(slots)
         if list(slots) == list(range(first, first + count)):
             return {key: stored[first : first + count] for key, stored in self._stored.items()}
         return {key: stored[torch.tensor(slots, device=stored.device)] for key, stored in self._stored.items()}
 
     def store(self, slots: Sequence[int], states: States) -> None:
-        """Store all states of texts."""
+        """Store states in slots; views of `rows` are in place already."""
         index: Tensor | None = None
         for key, state in states.items():
             stored = self._room(key, state, max(slots) + 1)
@@ -186,7 +186,7 @@ class BlockStorage:
             stored[targets] = stored[sources]
 
     def _room(self, key: Hashable, like: Tensor, count: int) -> Tensor:
-        """Return storage of a key for at least `count` slots; entries have the shape and dtype of those of `like`."""
+        """Return storage of a key for at least `count` slots. like: [rows, ...] of the same shape and dtype"""
         stored = self._stored.get(key)
         if stored is not None and len(stored) >= count:
             return stored
@@ -223,9 +223,9 @@ class SlotMapping:
 
 
 class Gathered:
-    """Whole texts, padded on the right to the longest.
+    """Indices to gather whole texts, padded on the right to the longest.
 
-    tables: their blocks; ends: their lengths after this pass
+    tables: block tables of the texts; ends: lengths of the texts after this pass
     """
 
     def __init__(self, tables: Sequence[BlockTable], ends: Sequence[int], device: torch.device) -> None:
@@ -243,9 +243,9 @@ class Gathered:
         self._rows = len(tables)
 
     def of(self, stored: Tensor) -> Tensor:
-        """Return keys or values of these texts: [rows, heads, end, size].
+        """Return keys or values [rows, heads, end, size] of these texts.
 
-        Absent entries are zeros: attention multiplies masked values by 0, and 0 times NaN is NaN.
+        Absent tokens have zeros: attention multiplies masked values by 0, and 0 times NaN is NaN.
         """
         _, heads, _, size = stored.shape
         blocks = stored.index_select(0, self._index).view(self._rows, -1, heads, BLOCK, size)
@@ -254,10 +254,10 @@ class Gathered:
 
 
 class RightAligned:
-    """Whole texts, padded on the left to the longest.
+    """Indices to gather whole texts, padded on the left to the longest.
 
-    tables: their blocks; ends: their lengths after this pass
-    absent: bool [rows, end], padding columns; None if there are none
+    tables: block tables of the texts; ends: lengths of the texts after this pass
+    absent: bool [rows, end], True for padding; None without padding
     """
 
     def __init__(self, tables: Sequence[BlockTable], ends: Sequence[int], device: torch.device) -> None:
@@ -271,8 +271,7 @@ class RightAligned:
         self._within = torch.as_tensor(slots % BLOCK).to(device)
 
     def of(self, stored: Tensor) -> Tensor:
-        """Return keys or values of these texts: [rows, heads, end, size]; absent entries are zeros, as in
-        `Gathered`."""
+        """Return keys or values [rows, heads, end, size] of these texts, with zeros for padding as in `Gathered`."""
         texts = stored[self._blocks, :, self._within].transpose(1, 2)
         return texts if self.absent is None else texts.masked_fill(self.absent[:, None, :, None], 0)
 
@@ -284,14 +283,14 @@ def slots_of(table: BlockTable, start: int, width: int) -> NDArray[np.int32]:
 
 
 def _rows(entries: Tensor) -> Tensor:
-    """Return entries [tokens, heads, size] with contiguous last dimension, for kernels."""
+    """Return [tokens, heads, size] with a contiguous last dimension, for kernels."""
     return entries if entries.stride(2) == 1 else entries.contiguous()
 
 
 def _zeros(blocks: int, like: Tensor, kind: torch.dtype) -> Tensor:
-    """Return zeros [blocks, heads, BLOCK, row length] for entries like `like` [tokens, heads, size].
+    """Return zeros [blocks, heads, BLOCK, row length] for keys or values like `like` [tokens, heads, size].
 
-    On a CPU the operating system provides memory when blocks are first written.
+    On a CPU the operating system provides memory pages at the first write of a block.
     """
     if like.device.type != "cpu":
         return like.new_zeros((blocks, like.shape[1], BLOCK, like.shape[2]), dtype=kind)
@@ -306,5 +305,5 @@ def _array(stored: Tensor) -> NDArray[Any]:
 
 
 def _widened(stored: Tensor, size: int) -> Tensor:
-    """Return keys or values [..., size] of rows stored in fewer bits."""
+    """Return keys or values [..., size] in float32 of rows stored in float16 or int8."""
     return torch.as_tensor(widened_rows(_array(stored))[..., :size])

@@ -1,1 +1,1 @@
-"""Models of GGUF files. Imports: file and network by tokenizer and architectures, and all by loading."""
+"""Models of GGUF files: metadata and tensors (file), tokenizers, architectures, networks for kernels, loading."""

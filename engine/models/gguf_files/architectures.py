@@ -22,12 +22,12 @@ _HARMLESS = {
     "vocab_size", "rope.scaling.finetuned", "tensor_data_layout", "rope.scaling.yarn_ext_factor",
     "attention.temperature_length",
 }  # fmt: skip
-"""Keys without effect on computation, or redundant ones."""
+"""Keys of metadata that are redundant or do not affect computation."""
 LONG, SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
 
 
 class Facts:
-    """The metadata of an architecture by keys without its name. It records the keys that were read."""
+    """The metadata of an architecture, by keys without the prefix `NAME.`. It records the keys that were read."""
 
     def __init__(self, file: GGUFFile, name: str) -> None:
         self.file = file
@@ -35,7 +35,7 @@ class Facts:
         self._asked: set[str] = set()
 
     def has(self, key: str) -> bool:
-        """Test whether the file has a value."""
+        """Test whether the file has a key."""
         return self._prefix + key in self.file.metadata
 
     def count(self, key: str, default: int | None = None, least: int = 1) -> int:
@@ -86,8 +86,8 @@ class Architecture:
 
     network, config: names of its classes in transformers
     options: returns the configuration's arguments
-    in_pairs: whether rows of queries and keys are interleaved in pairs, rather than in two halves as in transformers
-    added: constant added to stored norm weights
+    in_pairs: True if rotary pairs are adjacent rows of queries and keys, rather than in two halves as in transformers
+    added: constant that stored norm weights contain in addition
     """
 
     network: str
@@ -118,8 +118,7 @@ def _common(facts: Facts) -> dict[str, Any]:
 
 
 def _turned(facts: Facts, size: int, theta: float = 10_000.0, *, in_part: bool = False) -> dict[str, Any]:
-    """Return options of rotary embeddings. size: of a head; theta: default; in_part: only a part of a head may be
-    rotated"""
+    """Return options of rotary embeddings. size: of a head; theta: default base; in_part: permit rotation of a part"""
     turned = facts.count("rope.dimension_count", size)
     found: dict[str, Any] = {"rope_theta": facts.real("rope.freq_base", theta)}
     if turned != size and not (in_part and turned < size):

@@ -43,12 +43,11 @@ _SOME = 1 << 20
 def load_gguf(
     path: str | Path, dtype: torch.dtype | None = None, *, for_kernels: bool = False
 ) -> tuple[Any, GGUFTokenizer]:
-    """Return the model and the tokenizer of a file, with mapped weights.
+    """Return the model of a file, with mapped weights, and its tokenizer.
 
-    dtype: unpack all weights to this dtype instead
-    for_kernels: allow a GGUFNetwork if possible, rather than a model of transformers
-
-    Raises ModelError for the file, OptionError without the package gguf.
+    dtype: dtype to which all weights are unpacked; None to map them
+    for_kernels: True to return a GGUFNetwork if kernels run the model, rather than a model of transformers
+    Raises ModelError for an invalid file, OptionError without the package gguf.
     """
     path = Path(path)
     if find_spec("gguf") is None:
@@ -67,7 +66,7 @@ def load_gguf(
 
 
 class _Loader:
-    """Assigns the tensors of a file to the parameters of its architecture, and records which are used."""
+    """Loader of one file. It records which tensors are used, since all must be."""
 
     def __init__(self, file: GGUFFile, tokenizer: GGUFTokenizer, dtype: torch.dtype | None) -> None:
         self._file = file
@@ -131,9 +130,9 @@ class _Loader:
         )
 
     def _description(self, config: Any) -> DecoderDescription | None:
-        """Return a description for kernels; None if no kernel runs the model, or if biases differ from it.
+        """Return the description for kernels; None if there is none, or the file has biases that it lacks.
 
-        All heads and layers need tensors of the shapes that follow from it.
+        `_network` checks the other tensors' names and shapes against it.
         """
         tensors, known = self._file.tensors, DESCRIBED.get(config.model_type)
         if known is None:
@@ -193,7 +192,7 @@ class _Loader:
         return Norm(torch.as_tensor(self._reals(f"{name}.weight", (width,))), None)
 
     def _rotary(self, config: Any, size: int) -> Rotary:
-        """Return frequencies as in transformers, for heads that are rotated as a whole."""
+        """Return rotary frequencies as in transformers, for heads that are rotated as a whole."""
         given: dict[str, Any] = config.rope_parameters
         if given["rope_type"] == "default":
             return Rotary(self._turned(1.0 / given["rope_theta"] ** (torch.arange(0, size, 2).float() / size)), 1.0)
@@ -294,7 +293,7 @@ class _Loader:
             setattr(module, own, _parameter(numbers - np.float32(added) if added else numbers))
 
     def _turn(self, model: Any, options: dict[str, Any]) -> None:
-        """Create rotary embeddings, with frequencies divided by the file's factors."""
+        """Create the model's rotary embeddings, with frequencies divided by the file's factors."""
         empty = model.model.rotary_emb
         if options["rope_parameters"].get("rope_type") == "longrope":
             for name in (LONG, SHORT):
@@ -305,7 +304,7 @@ class _Loader:
             rotary.original_inv_freq = rotary.inv_freq.clone()
 
     def _turned(self, frequencies: Tensor) -> Tensor:
-        """Divide frequencies by the file's factors."""
+        """Return frequencies divided by the file's factors, if it has some."""
         if _TURNS not in self._file.tensors:
             return frequencies
         factors = torch.as_tensor(self._reals(_TURNS, frequencies.shape))
@@ -348,7 +347,7 @@ class _Loader:
 
 
 def _whole(path: Path) -> Any:
-    """Load the model of transformers from a file."""
+    """Return a file's model as a model of transformers."""
     return load_gguf(path)[0]
 
 
@@ -362,7 +361,7 @@ def _parameter(numbers: NDArray[np.float32]) -> nn.Parameter:
 
 
 def _halves(rows: int, heads: int) -> NDArray[np.int64]:
-    """Return the permutation from interleaved pairs to transformers' two halves of each head."""
+    """Return the permutation of rows from interleaved pairs to transformers' two halves of each head."""
     return np.arange(rows).reshape(heads, rows // heads // 2, 2).swapaxes(1, 2).reshape(-1)
 
 

@@ -1,4 +1,4 @@
-"""Decoders of GGUF files for kernels: bare weights with a description, without modules of transformers."""
+"""Decoders of GGUF files for kernels: weights with a description, without modules of transformers."""
 
 from __future__ import annotations
 

@@ -33,18 +33,18 @@ _CASED = (
 
 
 def _digits(most: int) -> str:
-    """Return a pattern of words, and of runs of up to `most` digits."""
+    """Return a pattern that splits texts into words, runs of up to `most` digits, and other characters."""
     count = rf"\p{{N}}{{1,{most}}}" if most > 1 else r"\p{N}"
     return rf"{_SHORTENED}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{count}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_REST}"
 
 
 @dataclass(frozen=True)
 class _Cut:
-    """Pre-tokenization before byte-pair merges.
+    """A pre-tokenizer of BPE.
 
-    patterns: each splits the pieces of those before it
-    whole: whether a piece that is a token is not merged
-    begins: default of adding BOS
+    patterns: regular expressions; each splits the pieces of the previous one
+    whole: True if a piece that is a token stays whole, without merges
+    begins: True if BOS is added by default
     """
 
     patterns: tuple[str, ...]
@@ -73,14 +73,14 @@ _CUTS: Mapping[str, _Cut] = {
     ),
     "default": _Cut((r"[\p{P}\$\+<=>\^~\|]+", _WORDS, r"\p{N}+", "[0-9][0-9][0-9]")),
 }
-"""By `tokenizer.ggml.pre`."""
+"""Pre-tokenizers by `tokenizer.ggml.pre`."""
 
 
 class GGUFTokenizer(PreTrainedTokenizerFast):
     """A tokenizer from a GGUF file.
 
-    end_ids: tokens that end a text: EOS, end of turn, end of message
-    unused_ids: unused tokens, which have no bytes
+    end_ids: EOS ids: EOS, end of turn, end of message
+    unused_ids: ids of unused tokens, which have no bytes
     """
 
     def __init__(
@@ -93,12 +93,12 @@ class GGUFTokenizer(PreTrainedTokenizerFast):
     ):
         self.end_ids, self.unused_ids = list(end_ids), list(unused_ids)
         if tokenizer_object is not None:
-            self._tokenizer = tokenizer_object  # transformers would copy it by way of JSON
+            self._tokenizer = tokenizer_object  # transformers would copy it through JSON
         super().__init__(*arguments, **options)
 
     @property
     def all_special_ids(self) -> list[int]:
-        """All tokens without bytes."""
+        """Ids of special and unused tokens, which have no bytes."""
         return [*super().all_special_ids, *self.unused_ids]
 
 
@@ -108,7 +108,7 @@ def tokenizer_of(file: GGUFFile) -> GGUFTokenizer:
 
 
 class _Maker:
-    """Builds a tokenizer from metadata."""
+    """Builder of a tokenizer from metadata."""
 
     def __init__(self, file: GGUFFile) -> None:
         self._file = file
@@ -152,7 +152,7 @@ class _Maker:
         )
 
     def _of_bytes(self) -> tuple[Tokenizer, bool]:
-        """Return byte-level BPE, and the default of adding BOS."""
+        """Return a byte-level BPE tokenizer, and True if it adds BOS by default."""
         name = self._value("pre") or "default"
         cut = _CUTS.get(name)
         if cut is None:
@@ -183,7 +183,7 @@ class _Maker:
         return self._fault(f"merge {number:,}, {texts[number]!r:.60}, is not of two tokens that make a third")
 
     def _of_sentences(self) -> Tokenizer:
-        """Return BPE of characters by scores, as in SentencePiece, with byte fallback."""
+        """Return a BPE tokenizer as SentencePiece's: characters, merges by scores, byte fallback."""
         scores = self._file.numbers("tokenizer.ggml.scores", len(self._tokens))
         if scores is None or not np.isfinite(scores).all():
             raise self._fault("tokenizer.ggml.scores are missing, infinite or NaN; convert the model again")
@@ -202,7 +202,7 @@ class _Maker:
         return backend
 
     def _merges_by(self, scores: NDArray[Any]) -> list[tuple[str, str]]:
-        """Return all pairs of tokens that form a token, best first."""
+        """Return all pairs of tokens whose concatenation is a token, by decreasing score of that token."""
         found: list[tuple[float, int, str, str]] = []
         for token, text in enumerate(self._tokens):
             if self._kinds[token] in (TokenType.UNKNOWN, TokenType.CONTROL, TokenType.BYTE):
@@ -214,7 +214,7 @@ class _Maker:
         return [(left, right) for *_, left, right in found]
 
     def _frame(self, backend: Tokenizer, bos: int | None, eos: int | None, begins: bool) -> None:
-        """Add BOS and EOS to texts as the file specifies."""
+        """Set a post-processor that adds BOS and EOS as the file specifies. begins: default for BOS"""
         pieces, special = ["$A:0"], list[tuple[str, int]]()
         for name, token, default in (("bos", bos, begins), ("eos", eos, False)):
             asked = self._file.metadata.get(f"tokenizer.ggml.add_{name}_token", default and token is not None)
@@ -246,7 +246,7 @@ class _Maker:
         return found.astype(int).tolist()
 
     def _id(self, name: str, default: int | None = None) -> int | None:
-        """Return the token of a purpose; None if there is none."""
+        """Return the id of a special token by its metadata name, such as "bos"; None if there is none."""
         found = self._value(f"{name}_token_id")
         if found is None:
             return default if default is not None and default < len(self._tokens) else None

@@ -1,4 +1,4 @@
-"""The media parts of a model, and the inputs of its decoder."""
+"""The vision and audio parts of a model, and the decoder's inputs from their features."""
 
 from __future__ import annotations
 
@@ -35,10 +35,9 @@ class DecoderInputs(NamedTuple):
 
 
 class MediaEncoder:
-    """The media parts of a model.
+    """The `MediaPart` of a multimodal model of transformers.
 
-    model: of transformers, as a whole; body: its decoder; processor: the model's processor
-
+    model: the whole model; body: its decoder; processor: its processor
     Raises OptionError for a processor that does not belong to the model.
     """
 
@@ -116,8 +115,7 @@ class MediaEncoder:
         return self._family.mutual == "prompt"
 
     def joined(self, ids: tuple[int, ...], held: Sequence[MediaContent]) -> ReadMedia:
-        """Return a prompt with bidirectional attention as rows of one content, so that no other prompt shares its
-        prefix."""
+        """Return a prompt with bidirectional attention as rows of one content, which no other prompt can reuse."""
         whole = MediaContent(key_of(*map(str, ids)), len(ids))
         whole.tokens, whole.of = ids, tuple(held)
         whole = self._store.enter(whole)
@@ -140,7 +138,7 @@ class MediaEncoder:
         self._store.features_of(run.key for run in _runs(ids))
 
     def inputs(self, chunks: Sequence[Chunk], ids: Sequence[int], places: Sequence[int]) -> DecoderInputs:
-        """Return the decoder's inputs for chunks. ids, places: of all their tokens in order"""
+        """Return the decoder's inputs for chunks. ids, places: ids and text indices of all tokens in order"""
         positions = self._positions(chunks, places).to(self._device)
         runs = _runs(ids)
         mutual = [(run.place, run.place + run.length) for run in runs] if self._family.mutual else None
@@ -155,7 +153,7 @@ class MediaEncoder:
         return DecoderInputs(states, positions, mutual, further)
 
     def _states(self, ids: Sequence[int], runs: Sequence[RowRun]) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """Return embeddings [tokens, size] of tokens and rows, the places of rows, and additions by layers."""
+        """Return embeddings [tokens, size] of tokens and rows, indices of rows, and rows' features for some layers."""
         words = torch.tensor([max(token, 0) for token in ids], device=self._device)
         states: Tensor = self._body.get_input_embeddings()(words).clone()
         if not runs:  # a prompt for testing the model
@@ -168,7 +166,7 @@ class MediaEncoder:
         return states, at, others
 
     def _positions(self, chunks: Sequence[Chunk], places: Sequence[int]) -> Tensor:
-        """Return positions of tokens from their indices in their texts."""
+        """Return positions [tokens] or [3, tokens] from the tokens' indices in their texts."""
         plain = torch.tensor(places) + self._family.first
         if not self._family.axes:
             return plain
@@ -192,7 +190,7 @@ class MediaEncoder:
         return found
 
     def _shift(self, table: Any) -> int:
-        """Return the offset of positions after a table's tokens, and cache it in the table."""
+        """Return the difference of position and index after a table's tokens. `table.shifted` caches it."""
         seen, shift = table.shifted
         if seen < len(table.tokens):
             for run in runs_in(table.tokens[seen:]):
@@ -208,7 +206,7 @@ class MediaEncoder:
         return [self._store.of(source, is_beside=is_beside) for source in media]
 
     def _content(self, source: Media, is_beside: bool) -> MediaContent:
-        """Process an image or audio. Raises MediaError."""
+        """Process an image or audio. Raises MediaError if it is too small for the model."""
         text, rows, inputs = self.processing.of(source, is_beside=is_beside)
         if rows < self._family.least:
             small, larger = ("too short", "give a longer one") if source.kind == "audio" else (
@@ -257,6 +255,6 @@ def _runs(tokens: Sequence[int]) -> list[RowRun]:
 
 
 def _rows(features: Any) -> Tensor:
-    """Return features of all contents, which may be several tensors, as [rows, size]."""
+    """Return features, one tensor or several, as [rows, size]."""
     parts: Iterable[Tensor] = [features] if isinstance(features, Tensor) else features
     return torch.cat([part.reshape(-1, part.shape[-1]) for part in parts])

@@ -15,15 +15,15 @@ from ....errors import OptionError
 
 @dataclass(frozen=True)
 class Family:
-    """Traits of an architecture that its processor and feature methods do not show.
+    """Properties of an architecture that its processor and feature methods do not have.
 
     reads: kinds of content besides text, "image" and "audio"
     mutual: tokens with bidirectional attention: those of an "image", or of the whole "prompt"
-    axes: whether rotary positions have several axes, with rows of images along them
+    axes: True if rotary positions have several axes (time, height, width)
     first: position of a text's first token
     stacked: batch dimension of images in the processor's arrays
-    alone: whether a prompt's only image is processed differently from several
-    together: whether the vision part is faster for several images at once
+    alone: True if the processor treats a prompt's only image differently from several
+    together: True if the vision part is faster for a batch of images
     least: fewest rows of a content; transformers' vision part fails on smaller ones
     longest: returns the seconds of audio that a processor does not truncate
     hear: computes audio features as rows, for architectures without `get_audio_features`

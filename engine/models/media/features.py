@@ -1,4 +1,4 @@
-"""Features of images and audio: computed once for equal contents, batched, and cached within a bound."""
+"""Features of images and audio: shared by equal contents, computed in batches, in an LRU cache."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ..protocol import MEMORY_ERRORS
 from .rows import RowRun, key_of
 
 MOST_BYTES = 1 << 29
-"""Bytes of cached images, audio and features. Evicted features of running sequences are computed again."""
+"""Bound in bytes of cached images, audio and features. Evicted features are computed again for running sequences."""
 _TOGETHER = 8
-"""Greatest number of contents that are computed in one batch."""
+"""Most contents in a batch of the vision part."""
 
 
 MediaInputs = dict[str, Tensor]
@@ -29,13 +29,13 @@ MediaInputs = dict[str, Tensor]
 class MediaContent:
     """The content of feature rows: an image, audio, or a whole prompt with images.
 
-    text: its representation in a prompt, before its rows are numbered; rows: number of its rows
-    source: None for a prompt, whose `tokens` are tokens and rows of other contents
-    of: the contents that a prompt contains
-    features: [rows, size] for the decoder's input and for some layers; None if not computed
-    is_beside: whether an image is processed as one of several
-    axes: positions [axes, rows] relative to the first row, for positions with several axes; extent: number of positions
-        that the rows take
+    text: the processor's text for it in a prompt; rows: number of rows
+    source: the image or audio; None for a prompt
+    tokens: a prompt's tokens, and rows of other contents; of: these contents
+    inputs: arguments of the vision or audio part; None once features are computed or evicted
+    features: tensors [rows, size] for the decoder's input and for some layers; None if not computed
+    is_beside: True for an image that is processed as one of several
+    axes: positions [axes, rows] relative to the first row, if positions have several axes; extent: positions in use
     """
 
     def __init__(self, key: int, rows: int, source: Media | None = None) -> None:
@@ -53,7 +53,7 @@ class MediaContent:
 
     @property
     def bytes(self) -> int:
-        """Bytes of its pixels or samples, inputs and features."""
+        """Bytes of pixels or samples, inputs and features."""
         tensors: Iterable[Tensor] = [*(self.inputs or {}).values(), *(self.features or ())]
         return sum(tensor.nbytes for tensor in tensors) + (0 if self.source is None else self.source.nbytes)
 
@@ -64,11 +64,11 @@ def media_key(source: Media, *, is_beside: bool) -> int:
 
 
 class FeatureStore:
-    """The contents of a model's prompts. They are found by key while anything refers to them or they are cached.
+    """The contents of a model's prompts by key, as long as they are in the cache or referenced elsewhere.
 
-    process: creates the content of an image or audio; compute: computes features of contents with equal shapes in one
-        pass
-    Any thread may enter contents. The thread that runs the engine's steps computes features.
+    process: creates the content of an image or audio
+    compute: computes features of contents with equal shapes in one pass; together: True for more than one content
+    Any thread may enter contents. Only the thread that runs the engine's steps computes features.
     """
 
     def __init__(
@@ -101,19 +101,18 @@ class FeatureStore:
         return self.enter(self._process(source, is_beside)) if found is None else found
 
     def enter(self, made: MediaContent) -> MediaContent:
-        """Return the content with this key, the given one if it is new."""
+        """Return the known content with this key, or enter the given one."""
         with self._lock:
             found = self._known.setdefault(made.key, made)
             self._keep(found)
         return found
 
     def content(self, key: int) -> MediaContent:
-        """Return the content of a key, which must be referenced."""
+        """Return the content of a key. The caller or a sequence must hold a reference to it."""
         return self._known[key]
 
     def contents(self, runs: Iterable[RowRun]) -> list[MediaContent]:
-        """Return the contents of rows. Raises OptionError for rows of unknown or dropped contents, and beyond their
-        ends."""
+        """Return the contents of rows. Raises OptionError for unknown or dropped contents, and rows beyond the last."""
         ends: dict[int, int] = {}
         for run in runs:
             ends[run.key] = max(ends.get(run.key, 0), run.row + run.length)
@@ -133,17 +132,17 @@ class FeatureStore:
             return found
 
     def features_of(self, keys: Iterable[int]) -> dict[int, tuple[Tensor, ...]]:
-        """Return the features of contents."""
+        """Return the features of contents by key. Compute missing ones."""
         found: dict[int, tuple[Tensor, ...]] = {}
         for content in [self._known[key] for key in dict.fromkeys(keys)]:
-            features = content.features  # another thread may drop it at any time
+            features = content.features  # read once, since another thread may evict them
             found[content.key] = self._filled(content) if features is None else features
             with self._lock:
                 self._keep(content)
         return found
 
     def forget(self) -> None:
-        """Drop all features, after memory ran out or the weights changed."""
+        """Drop all features. For a lack of memory, and after a change of weights."""
         with self._lock:
             contents = list(self._known.values())
             self._kept.clear()
@@ -153,7 +152,7 @@ class FeatureStore:
             content.features = None
 
     def _filled(self, first: MediaContent) -> tuple[Tensor, ...]:
-        """Compute the features of a content, batched with waiting ones of equal shapes."""
+        """Compute the features of a content, in a batch with other contents without features and with equal shapes."""
         alike, inputs = [first], [self._inputs(first)]
         if first.source is not None and self._most > 1:
             with self._lock:
@@ -167,7 +166,7 @@ class FeatureStore:
         except Exception as error:
             if len(alike) == 1 or isinstance(error, MEMORY_ERRORS):
                 raise
-            alike = [first]  # find a failing content by computing them one by one
+            alike = [first]  # another content of the batch may have failed
             found = self._compute(alike, inputs[:1])
         for content, features in zip(alike, found, strict=True):
             assert all(len(part) == content.rows for part in features), "a row for each place"
@@ -175,14 +174,14 @@ class FeatureStore:
         return found[0]
 
     def _inputs(self, content: MediaContent) -> MediaInputs:
-        """Return the inputs of a content, processed again if they were evicted; {} for a prompt."""
+        """Return the inputs of a content; {} for a prompt. Process evicted ones again."""
         found = content.inputs
         if found is None and content.source is not None:
             found = self._process(content.source, content.is_beside).inputs
         return found or {}
 
     def _keep(self, used: MediaContent) -> None:
-        """Mark a content as used, and evict the least recently used ones beyond the bound, with the lock held."""
+        """Mark a content as used, with the lock held. Evict the least recently used ones beyond MOST_BYTES."""
         size = used.bytes
         self._bytes += size - self._sizes.get(used.key, 0)
         self._sizes[used.key], self._kept[used.key] = size, used

@@ -55,7 +55,7 @@ class Processed(NamedTuple):
 
 
 def refused(source: Media, why: str) -> MediaError:
-    """Return the error of an image or audio that the model does not read. why: end of the message"""
+    """Return the error of an unsupported image or audio. why: end of the message"""
     if isinstance(source, Audio):
         named = f"audio of {source.seconds:.2f} seconds"
     else:
@@ -64,17 +64,16 @@ def refused(source: Media, why: str) -> MediaError:
 
 
 def is_processor(tokenizer: Any) -> bool:
-    """Test for a processor of images or audio, which contains a tokenizer."""
+    """Test whether a tokenizer is a processor of images or audio, which contains a tokenizer."""
     return hasattr(tokenizer, "image_processor") or hasattr(tokenizer, "feature_extractor")
 
 
 class Processing:
     """A processor, with a copy of its tokenizer that renders chats by the processor's template.
 
-    marks: placeholders in a text by kind of content; places: token ids replaced by rows, by kind
-    arranges: whether the processor rearranges texts around their images
-    longest: returns the seconds of audio that the processor does not truncate
-
+    marks: placeholders in a text by kind of content; places: token ids that rows replace, by kind
+    arranges: True if the processor rearranges texts around their images
+    longest: returns the most seconds of audio that the processor does not truncate
     Raises OptionError for a processor that does not belong to the model.
     """
 
@@ -125,7 +124,7 @@ class Processing:
 
     @property
     def has_template(self) -> bool:
-        """True if chats can be rendered."""
+        """True if there is a chat template."""
         return getattr(self.tokenizer, "chat_template", None) is not None
 
     def of(self, source: Media, *, is_beside: bool = False) -> Processed:

@@ -20,7 +20,7 @@ EMBEDDING = (
     f"{QuantizedEmbedding.__module__}.{QuantizedEmbedding.__qualname__}",
 )
 CONV = "transformers.pytorch_utils.Conv1D"
-"""A linear layer with weights [in, out]."""
+"""Class of GPT-2's linear layers, with weights [in, out]."""
 _LIST, _DROPOUT = "torch.nn.modules.container.ModuleList", "torch.nn.modules.dropout.Dropout"
 _LAYER_NORM = "torch.nn.modules.normalization.LayerNorm"
 _SILU = ("torch.nn.modules.activation.SiLU", "transformers.activations.SiLUActivation")
@@ -33,12 +33,12 @@ _NONE: frozenset[str] = frozenset()
 
 
 class NotDescribedError(Exception):
-    """A configuration without a description, or modules that differ from it."""
+    """Raised for a configuration without a description, and for modules that differ from their description."""
 
 
 @dataclass(frozen=True)
 class Spec:
-    """The expected structure of a module.
+    """Expected structure of a module.
 
     kinds: full names of allowed classes; a name that begins with a dot is in the body's own file
     role: a name of `DecoderDescription.products`, of a norm or an embedding; "" for modules without computation
@@ -67,8 +67,10 @@ class DecoderArchitecture:
 def _llama(
     name: str, attention: Callable[[Any], frozenset[str]], mlp: Callable[[Any], bool], *, head_norms: bool = False
 ) -> DecoderArchitecture:
-    """Return an architecture of Llama's family. attention: products with biases; mlp: whether the MLP's products have
-    them"""
+    """Return an architecture of Llama's family.
+
+    attention: returns the products of attention with biases; mlp: returns True for biases of the MLP's products
+    """
     norm = (f".{name}RMSNorm",)
     heads = {"q_norm": Spec(norm, "query_norm"), "k_norm": Spec(norm, "key_norm")} if head_norms else {}
     mixer = {

@@ -1,4 +1,4 @@
-"""A described decoder over packed tokens, computed by the kernels of its device."""
+"""Described decoders on packed tokens, by the kernels of their device."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from .source import ModuleSource
 
 
 class Backend(Protocol):
-    """A device's kernels for decoders, with the weights of one."""
+    """Kernels of a device, with the weights of one decoder."""
 
     def __init__(self, description: DecoderDescription, weights: DecoderWeights[Any]) -> None: ...
 
     @staticmethod
     def takes(description: DecoderDescription, weight: Tensor) -> bool:
-        """Test support for a description, and for the dtype and device of norm weights."""
+        """Test whether the backend supports a description. weight: a norm's, with the dtype of states and the device"""
         ...
 
     def read(self, ids: Tensor, positions: Tensor, step: PackedStep | DeviceStep) -> Tensor:
         """Return states [n, hidden] of packed tokens after the last norm.
 
         ids, positions: int64 [n]; ids may be embeddings instead, [n, hidden]
-        step: has the slots of keys and values, and the texts for attention; blocks are allocated if necessary, which
-            should precede the capture of a graph
-        Does not synchronise with the device, or depend on contents of its tensors.
+        step: slots for keys and values, and texts for attention
+        Allocates blocks at the first step, which should precede the capture of a CUDA graph. Does not synchronise with
+        the device: the launches do not depend on the contents of tensors.
         """
         ...
 
@@ -42,10 +42,10 @@ BACKENDS: Mapping[str, type[Backend]] = {"cpu": HostKernels, "cuda": DeviceKerne
 
 
 class DescribedDecoder:
-    """A described body, of transformers or a source itself, with kernels for its device.
+    """A described body, of transformers or a `Source` itself, with kernels for its device.
 
-    `kernels` may be used after `prepare` has returned a number. A captured graph contains addresses of weights, and is
-    valid while that number is the same.
+    Call `prepare` before each use of `kernels`. A captured graph contains addresses of weights; it is valid while
+    `prepare` returns the same number.
     Raises NotDescribedError for other bodies.
     """
 
@@ -58,7 +58,7 @@ class DescribedDecoder:
 
     @classmethod
     def of(cls, body: Any, config: Any, backend: type[Backend] | None = None) -> Self | None:
-        """Return a decoder for a body, by its device's backend or the given one; None for other bodies."""
+        """Return a decoder of a body with its device's backend, or the given one; None for other bodies."""
         kind = BACKENDS.get(body.device.type) if backend is None else backend
         if kind is None:
             return None
@@ -72,7 +72,7 @@ class DescribedDecoder:
         return _copied, (self._body, self._config, self._kind, self._source is None)
 
     def prepare(self) -> int | None:
-        """Return a number that changes when weights move; None once the body has changed and cannot be run.
+        """Return a number that changes when weights move; None once the body has no description any more.
 
         Does not synchronise with the device.
         """

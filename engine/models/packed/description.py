@@ -1,4 +1,4 @@
-"""Decoders: a description of their computation, and their weights, independent of the weights' source.
+"""Descriptions of decoders' computation, and their weights, independent of the weights' source.
 
 Sources provide both (source.py from modules of transformers, gguf_files/network.py from a file). Backends compute with
 them (host.py, device.py, quantized.py).
@@ -21,20 +21,20 @@ from ..blocks.reach import Reach
 
 @dataclass(frozen=True)
 class DecoderDescription:
-    """A decoder of uniform layers: norm, attention, norm, MLP, with residual connections, and a last norm.
+    """Description of a decoder of uniform layers: norm, attention, norm, MLP, with residual connections; a last norm.
 
     layers: number of layers; vocabulary: number of embeddings
     hidden, inner: sizes of hidden states and of the MLP
     heads: numbers of query heads and of key-value heads, and the size of each; attention scores are scaled by
         `heads.size ** -0.5`
     reaches: attention span of each layer
-    norm, norm_eps: RMS norms, or layer norms with biases, and their epsilon
-    head_norms: whether queries and keys have RMS norms for each head
+    norm, norm_eps: "rms" for RMS norms, "layer" for layer norms with biases; their epsilon
+    head_norms: True if queries and keys have an RMS norm of each head
     positions: "rotary" for rotary embeddings of halves, "learned" for position embeddings
-    gated: whether the MLP is gated (SwiGLU)
+    gated: True for a gated MLP (SwiGLU)
     activation: SiLU, or GELU with the tanh approximation
-    biases: products with biases, by the names of `products`
-    tied_head: whether the head shares the embedding's weights
+    biases: names in `products` of the products with biases
+    tied_head: True if the head shares the embedding's weights
     """
 
     layers: int
@@ -54,7 +54,7 @@ class DecoderDescription:
 
     @property
     def scale(self) -> float:
-        """Scale of attention scores."""
+        """Factor of attention scores."""
         return self.heads.size**-0.5
 
     @property
@@ -81,7 +81,7 @@ class LinearWeights(NamedTuple):
 
 
 class QuantizedProducts(NamedTuple):
-    """Matrices multiplied with the same states, and an optional bias [out] of each."""
+    """Quantized matrices of products with the same states, and an optional bias [out] of each."""
 
     matrices: Sequence[QuantizedMatrix]
     biases: Sequence[Tensor | None]
@@ -91,14 +91,14 @@ Product = TypeVar("Product", LinearWeights, QuantizedProducts)
 
 
 class Rotary(NamedTuple):
-    """Rotary frequencies [size / 2], and a factor of cosines and sines."""
+    """Rotary frequencies [size / 2], and the factor of cosines and sines."""
 
     frequencies: Tensor
     scaling: float
 
 
 class LayerWeights(NamedTuple, Generic[Product]):
-    """A layer's weights. Products of the same states are concatenated.
+    """A layer's weights. Matrices of products with the same states are concatenated.
 
     attention: queries, keys and values
     up: gates, if there are any, and up projection
@@ -114,7 +114,7 @@ class LayerWeights(NamedTuple, Generic[Product]):
 
 
 class DecoderWeights(NamedTuple, Generic[Product]):
-    """The weights of a decoder; `rotary`, or `positions` [context, hidden], as described.
+    """The weights of a decoder, with either `rotary` or `positions` [context, hidden].
 
     embedding: [vocabulary, hidden], or a function that unpacks rows of a quantized one
     """
@@ -160,7 +160,7 @@ class Source(Protocol):
 
     @property
     def is_intact(self) -> bool:
-        """True if the weights are unchanged and unmoved. Does not synchronise with the device."""
+        """True if no weight was replaced or moved. Does not synchronise with the device."""
         ...
 
 

@@ -12,13 +12,13 @@ from .description import DecoderDescription, DecoderWeights, LinearWeights
 
 
 class DeviceKernels:
-    """Decoders with RMS norms, rotary embeddings and SwiGLU. On a GPU a layer takes 8 launches besides attention, or 5
-    for up to 4 tokens.
+    """Decoders with RMS norms, rotary embeddings and SwiGLU, by torch or Triton.
 
-    States are rounded as in transformers, except norms of up to 4 tokens on a GPU, which are not rounded before their
-    product. The algorithms of products depend on the number of tokens, and so a token's states on the batch: in float32
-    and float64 last bits differ, which only changes tokens whose probabilities are equal to a few parts in a million;
-    in bfloat16 and float16 differences are visible, and "the same seed, the same tokens in any batch" does not hold.
+    On a GPU a layer takes 8 launches besides attention, or 5 for up to 4 tokens. States are rounded as in transformers,
+    except norms of up to 4 tokens on a GPU, which are not rounded before their product.
+    The algorithm of a product depends on the number of tokens, so a token's states depend on the batch. In float32 and
+    float64 only last bits differ, which matters for tokens whose probabilities are equal to a few parts in a million.
+    In bfloat16 and float16 a seed may give other tokens in another batch.
     """
 
     def __init__(self, description: DecoderDescription, weights: DecoderWeights[LinearWeights]) -> None:

@@ -1,4 +1,4 @@
-"""A described decoder on a CPU: two kernels a layer besides attention, or one kernel for a small step."""
+"""Described decoders on a CPU, by two kernels for each layer and attention, or by one kernel for a small step."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _LARGE = 1 << 20
 """Number of MLP weights that justifies several threads."""
 _FEW_THREADS = 2
 _MUCH = 1 << 29
-"""Number of products that takes some 20 ms. Larger steps use a call for each layer, and handle Ctrl-C in between."""
+"""Most multiplications in one call, some 20 ms. Larger steps call kernels for each layer, and handle Ctrl-C between."""
 _READ = 4
-"""Time to read a weight, in products."""
+"""Time to read a weight, in multiplications."""
 
 
 class _Room(NamedTuple):
-    """Buffers of kernels, for as many tokens as they multiply at a time."""
+    """Buffers of kernels, for one block of tokens."""
 
     states: Reals
     product: Reals
@@ -60,19 +60,18 @@ class _Layer(NamedTuple):
 class HostKernels:
     """Decoders on a CPU, in float32 and float64, on one thread.
 
-    In a small step, calls of a layer's kernels take as long as the kernels, and another thread may take the GIL after
-    each. So one kernel computes all layers.
+    In a small step, calling a kernel takes as long as the kernel, and another thread may take the GIL after each call.
+    So one kernel computes all layers.
 
-    Measured against the body's own code, both on one thread, for hidden sizes of 192 to 2,048: 2 to 8 times as fast
-    (Llama's family), 1.4 to 2.4 times (GPT-2). In large layers torch with several threads is as fast or faster, so
-    these are left to it. A token's states depend in their last bits on whether many or few tokens are read at a time,
-    see `few_of`.
+    On one thread the kernels are 2 to 8 times as fast as the body's own code for Llama's family, and 1.4 to 2.4 times
+    for GPT-2 (hidden sizes 192 to 2,048). For large layers, torch on several threads is as fast or faster, so `takes`
+    refuses them. The last bits of a token's states depend on the number of tokens in the step, see `few_of`.
     """
 
     def __init__(self, description: DecoderDescription, weights: DecoderWeights[LinearWeights]) -> None:
         self._description = description
         self._weights = weights
-        # Kernels only have addresses of these: they have to live until a step is done, even if the body's weights move.
+        # Kernels only have addresses of these arrays, so they must live until a step ends, even if weights move.
         self.arrays = [_arrays(own) for own in weights.layers]
         none = weights.last.weight.new_empty(0)
         self._last = weights.last.weight.numpy(), (none if weights.last.bias is None else weights.last.bias).numpy()
@@ -92,7 +91,7 @@ class HostKernels:
 
     @staticmethod
     def takes(description: DecoderDescription, weight: Tensor) -> bool:
-        """Test whether kernels for this dtype on one thread are as fast as torch on its threads."""
+        """Test whether kernels support the dtype, and are as fast on one thread as torch on its threads."""
         numbers = (3 if description.gated else 2) * description.hidden * description.inner
         has_threads = numbers > _LARGE and torch.get_num_threads() > _FEW_THREADS
         return weight.device.type == "cpu" and weight.dtype in IN_PLACE and not has_threads
@@ -142,7 +141,7 @@ class HostKernels:
         return is_undivided(step, self._description.heads)
 
     def _room(self) -> _Room:
-        """Create buffers for the largest layer, for this step only, since several threads may run one model."""
+        """Create a step's buffers for the largest layer. They are not shared, since threads may share a model."""
         (tallest, widest), kind = self._sizes, self._last[0].dtype
         width, lanes = len(self._last[0]), lanes_of(kind)
         return _Room(np.empty((lanes, width), kind), np.empty((lanes, tallest), kind), *room_of(widest, tallest, kind))
@@ -151,7 +150,7 @@ class HostKernels:
 def texts_of(
     step: PackedStep, heads: Heads, like: Tensor, short: AttentionRows, long: AttentionRows, threads: int = 1
 ) -> tuple[Texts, Stored]:
-    """Return a step's texts for attention, and their `room_near`. Allocates blocks. like: has the states' dtype"""
+    """Allocate blocks. Return a step's texts for attention, and `room_near`. like: a tensor of the states' dtype"""
     none = like.new_empty(0, heads.keys, heads.size)
     for layer in step.layers:
         layer.allocate(none, none)

@@ -1,8 +1,8 @@
 """LoRA adapters beside a decoder's weights, so that one batch may use several.
 
-A layer's output x W gets the summand (x A) B of the sequence's adapter (Hu et al., arXiv:2106.09685). All adapters of a
-step form one product: columns of A of other adapters are zeroed before B (the batching of Punica, arXiv:2310.18547,
-without custom kernels).
+The sequence's adapter adds (x A) B to a layer's output x W (Hu et al., arXiv:2106.09685). All adapters of a step form
+one product; a mask zeroes x A for the adapters of other sequences (as in Punica, arXiv:2310.18547, without custom
+kernels).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _REFUSED = (
     *("modules_to_save", "trainable_token_indices", "use_dora", "lora_bias", "use_qalora", "layer_replication"),
     *("alora_invocation_tokens", "use_bdlora", "kasa_config", "arrow_config", "monteclora_config"),
 )
-"""Options of PEFT for adapters that are more than low-rank products."""
+"""PEFT options that add more than low-rank products. Adapters with one of them are refused."""
 _CHANGING = ("pissa", "olora", "corda", "loftq", "lora_ga")
 """Prefixes of PEFT's initialisations that also change the base weights."""
 
@@ -46,9 +46,10 @@ class LoraLayer(NamedTuple):
 
 
 class _Tokens(NamedTuple):
-    """Adapters of a step's tokens: the needed rows of A and B, None for all, and a 0/1 mask [tokens, rows].
+    """Adapters of a step's tokens.
 
-    The mask is None if all tokens use the same adapter.
+    rows: rows of A and B of the adapters in use; None for all
+    own: 0/1 mask [tokens, rows]; None if all tokens use the same adapter
     """
 
     rows: Tensor | None
@@ -56,10 +57,11 @@ class _Tokens(NamedTuple):
 
 
 class LoraAdapters:
-    """The adapters of a model. Raises OptionError for an adapter that does not fit.
+    """LoRA adapters of a model, numbered from 1; `BlockTable.source` has the number of a sequence's adapter.
 
-    body: the part of the model that is run; adapted layers are among its modules
-    places: folders or names on the Hub by adapter name; a table's source is an adapter's number, from 1 on
+    body: the module that contains all adapted layers
+    places: folders or names on the Hub by adapter name
+    Raises OptionError for an adapter that does not fit.
     """
 
     def __init__(self, model: Any, body: Any, places: Mapping[str, str]) -> None:
@@ -76,7 +78,7 @@ class LoraAdapters:
 
     @contextmanager
     def beside(self, chunks: Sequence[Chunk]) -> Generator[None]:
-        """Run the body's modules with the adapters of the chunks' sequences, in a block."""
+        """Return a context manager, in which the body's modules add the adapters of the chunks' sequences."""
         self._tokens = self._of(chunks)
         hooks: list[Any] = []
         try:

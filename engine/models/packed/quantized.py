@@ -1,4 +1,4 @@
-"""A described decoder with weights in GGUF formats on a CPU: a call runs several layers on several threads."""
+"""Described decoders with weights in GGUF formats on a CPU. A call runs several layers on several threads."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from .description import DecoderDescription, DecoderWeights, LayerWeights, Quant
 from .host import texts_of
 
 _AT_ONCE = 64
-"""Number of tokens multiplied together, so that their states stay in the cache while weights are read."""
+"""Most tokens in one product. Their states stay in the CPU cache while weights are read."""
 _PIECE = 8
-"""Number of a sequence's tokens whose attention a thread computes at a time."""
+"""Most tokens of a sequence in one task of attention."""
 _MUCH = 1 << 29
-"""Products of a thread in one call, about 100 ms. Ctrl-C is handled between calls."""
+"""Multiplications of a thread in one call, about 100 ms. Ctrl-C is handled between calls."""
 _READ = 4
-"""Time to read a weight, in products."""
+"""Time to read a weight, in multiplications."""
 _WORTH = 1 << 20
-"""Number of products that justifies another thread."""
+"""Number of multiplications that justifies another thread."""
 
 
 Part = TypeVar("Part")
@@ -54,7 +54,7 @@ class QuantizedKernels:
         self._most_rows = max(sum(rows[: VALUES + 1]), rows[GATES] + rows[UP])
         self._most_columns = max(each.width for each in layers[0] if each is not None)
         self._numbers = sum(each.width * len(each.data) for each in layers[0] if each is not None)
-        # Kernels only have addresses of weights: `weights` has to live until a step is done.
+        # Kernels only have addresses of weights, so `weights` must live until a step ends.
         self._stack = QuantizedStack(
             np.array([_place_of(each) for own in layers for each in own], np.int64),
             np.array(rows, np.int64),
@@ -65,11 +65,11 @@ class QuantizedKernels:
 
     @staticmethod
     def takes(description: DecoderDescription, weight: Tensor) -> bool:
-        """Test whether norms are in float32 on a CPU; all product formats of files are supported."""
+        """Test whether norms are in float32 on a CPU. All GGUF formats of `QuantizedMatrix` are supported."""
         return weight.device.type == "cpu" and weight.dtype == torch.float32
 
     def read(self, ids: Tensor, positions: Tensor, step: PackedStep | DeviceStep) -> Tensor:
-        """Compute `Backend.read`. Raises ModelError for a step without kernels of attention."""
+        """Compute `Backend.read`. Raises ModelError for a step on a device, or with bidirectional attention."""
         if not isinstance(step, PackedStep) or step.mutual:
             raise ModelError("quantized weights are read together with attention, in steps of sequences on a CPU")
         description, heads = self._description, self._description.heads
@@ -82,7 +82,7 @@ class QuantizedKernels:
         scratch = np.empty((threads, heads.queries, max(step.ends)), np.float32)
         settings, _ = step.settings(description.scale, None, states.dtype)
         slots = step.places.on(positions.device).numpy()
-        rows = step.rows_of(_PIECE)  # no long ones, whose sums would have another order
+        rows = step.rows_of(_PIECE)  # never `long_rows`, whose kernel sums in another order
         texts, near = texts_of(step, heads, residual, rows, rows, threads)
         room = self._room(len(states))
         some = max(1, _MUCH * threads // work)
@@ -97,7 +97,7 @@ class QuantizedKernels:
         return residual
 
     def _room(self, tokens: int) -> QuantizedRoom:
-        """Create the buffers of one step, since several threads may run one model."""
+        """Create the buffers of a step. They are not shared, since threads may share a model."""
         tokens = min(tokens, _AT_ONCE)
         hidden, columns = self._description.hidden, tokens * self._most_columns
         return QuantizedRoom(

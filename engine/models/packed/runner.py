@@ -1,4 +1,4 @@
-"""Decoders that run packed steps: by kernels if described, else by their own modules with our attention."""
+"""The runner of packed steps, by kernels for described decoders, or by a body's own modules with our attention."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _locks: WeakKeyDictionary[Any, RLock] = WeakKeyDictionary()
 
 
 class NotPackedError(Exception):
-    """An attention layer that needs more than packed steps provide."""
+    """Raised for an attention layer that needs more than packed steps provide."""
 
 
 class PackedRunner:
-    """Runs a decoder on packed steps.
+    """A `Runner` of packed steps.
 
-    modules: of the body, called with our function in transformers' attention interface
-    described: runs the body in place of its modules, until the body is changed
-    adapters: LoRA adapters by number, which is the source of a text's table; the modules run with them
+    modules: modules of the body, called with our function in transformers' attention interface
+    described: decoder that runs in place of the modules, until the body changes
+    adapters: LoRA adapters; sequences with an adapter run by the modules
     media: the image and audio parts of a multimodal model
     """
 
@@ -65,7 +65,7 @@ class PackedRunner:
         self._parts = Parts(body)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copy with the copied model, its configurations, and a new lock."""
+        """Copy from the copied modules, with a lock of its own."""
         return type(self), (self._modules, self._config, self.described, self.adapters, self._media)
 
     def read(self, chunks: Sequence[Chunk], storage: Any, ends: Sequence[int] | None = None) -> Tensor:
@@ -85,7 +85,7 @@ class PackedRunner:
     def _read_apart(
         self, chunks: Sequence[Chunk], storage: Any, ends: Sequence[int] | None, adapted: Sequence[bool]
     ) -> Tensor:
-        """Run `read` separately for texts with and without adapters, so that neither affects the other."""
+        """Run `read` separately for sequences with and without adapters, so that they do not affect each other."""
         counts = [1] * len(chunks) if ends is None else ends
         found: list[Tensor] = [torch.empty(0)] * len(chunks)
         for kind in (False, True):
@@ -116,10 +116,10 @@ class PackedRunner:
         return described.kernels.read(ids, positions, step), step
 
     def read_static(self, ids: Tensor, positions: Tensor, rows: DeviceRows, storage: BlockStorage) -> Tensor:
-        """Return states [tokens, size] of a step that is only on the device; can be captured in a CUDA graph.
+        """Return states [tokens, size] of a step on the device. A CUDA graph can capture it.
 
-        ids, positions: int64 [tokens]; states of unused tokens are meaningless
-        storage: must be allocated
+        ids, positions: int64 [tokens]; states of unused tokens are arbitrary
+        storage: blocks that an earlier step has allocated
         """
         step, described = DeviceStep(storage.layers, self._reaches, rows), self._prepared()
         if described is None:
@@ -128,12 +128,12 @@ class PackedRunner:
 
     @property
     def baked(self) -> tuple[Any, ...]:
-        """A key for the validity of captured graphs: addresses of weights, or modules and adapters."""
+        """Key of all that a captured graph contains: addresses of weights, modules and adapters."""
         number = None if self.described is None else self.described.prepare()
         return self._parts.baked() if number is None else (number,)
 
     def _prepared(self) -> DescribedDecoder | None:
-        """Return the described decoder; None after the body was changed."""
+        """Return the described decoder; None if there is none, or the body has changed."""
         return None if self.described is None or self.described.prepare() is None else self.described
 
     def step(self, chunks: Sequence[Chunk], storage: Any) -> PackedStep:
@@ -153,9 +153,9 @@ class PackedRunner:
     def run(self, ids: Tensor, step: PackedStep | DeviceStep, **arguments: Any) -> Tensor:
         """Return states [rows, width, size] of ids [rows, width], the tokens of the step's chunks in order.
 
-        ids: or their embeddings [rows, width, size]
+        ids: int64, or embeddings [rows, width, size]
         """
-        # All threads share a model's configuration, and its owner uses it too.
+        # The lock protects the model's configurations, which all threads share.
         with self._lock:
             before = [config["_attn_implementation_internal"] for config in self._configs]
             try:
@@ -166,23 +166,23 @@ class PackedRunner:
                 finally:
                     self._restore(before)
             except BaseException:
-                self._restore(before)  # again, since Ctrl-C may have interrupted it
+                self._restore(before)  # again, since Ctrl-C may have interrupted the first one
                 raise
 
     def _restore(self, names: Sequence[Any]) -> None:
-        """Restore the model's own attention."""
+        """Restore the names of the attention functions in the configurations."""
         for config, name in zip(self._configs, names, strict=True):
             config["_attn_implementation_internal"] = name
 
 
 class _Positions:
-    """Acts as a cache in layers that compute positions as token indices plus the cache's length."""
+    """A substitute for a cache in layers that compute positions as token indices plus the cache's length."""
 
     def __init__(self, positions: Tensor) -> None:
         self._shift = positions - torch.arange(len(positions), device=positions.device)
 
     def get_seq_length(self, layer: int = 0) -> Tensor:
-        """Return differences between positions and indices in the step."""
+        """Return int64 [tokens]: positions minus indices in the step."""
         return self._shift
 
     def update(self, keys: Tensor, values: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
@@ -205,7 +205,10 @@ def _attention(
     trellm_step: PackedStep | DeviceStep | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """The attention function for layers; inputs [rows, heads, width, size]. Raises NotPackedError."""
+    """Write keys and values to blocks, and return attention [rows, width, heads, size], for transformers' interface.
+
+    query, key, value: [rows, heads, width, size]. Raises NotPackedError.
+    """
     number: int | None = getattr(module, "layer_idx", None)
     if trellm_step is not None and trellm_step.turn is not None:
         number = trellm_step.turn

@@ -1,4 +1,4 @@
-"""Weights of a decoder in transformers' modules: checked against its description, laid out for kernels, monitored."""
+"""Weights of a decoder in transformers' modules: checks against the description, layout for kernels, changes."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _JOINED = {"attention": ("queries", "keys", "values"), "up": ("gates", "up")}
 
 
 class ModuleSource:
-    """The weights of a transformers body.
+    """Weights of a transformers body, in the layout of kernels.
 
-    They are laid out once, and the modules' parameters become views of them. The model works as before without double
-    memory, and in-place changes of parameters (`load_state_dict`, an optimiser) take effect. `is_intact` detects new
-    parameters (`to`, `deepcopy`), and replaced modules and buffers, but not hooks registered later.
+    The modules' parameters become views of them, so memory is not doubled, and in-place changes of parameters
+    (`load_state_dict`, an optimiser) take effect. `is_intact` detects new parameters (`to`, `deepcopy`), and replaced
+    modules and buffers, but not hooks registered later.
     Raises NotDescribedError unless the body matches the description of its configuration exactly.
     """
 
@@ -58,7 +58,7 @@ class ModuleSource:
 
     @property
     def is_intact(self) -> bool:
-        """True if modules and parameters are unchanged and unmoved. Does not synchronise with the device."""
+        """True if no module, parameter or buffer was replaced or moved. Does not synchronise with the device."""
         return self._links.are_intact and [parameter.data_ptr() for parameter in self._parameters] == self._places
 
 
@@ -67,7 +67,7 @@ Roles = dict[str, Any]
 
 
 def _parts_of(body: Any, expected: Spec, description: DecoderDescription) -> tuple[Roles, list[Roles]]:
-    """Return the modules of a body, and of each layer, by role."""
+    """Return the modules by role of a body, and of each layer. Raises NotDescribedError."""
     home, found = type(body).__module__, Roles()
     _need(home.startswith("transformers."), f"a body of {home}")
     _match(body, expected, home, "", found, description.layers)
@@ -84,7 +84,10 @@ def _list_of(body: Spec) -> Spec:
 
 
 def _match(module: Any, part: Spec, home: str, path: str, found: Roles, layers: int) -> None:
-    """Check that a module and its submodules, except layers, match a spec. Add them to `found` by role."""
+    """Check a module and its submodules, except layers, against a spec. Add them to `found` by role.
+
+    Raises NotDescribedError. home: the body's Python module; path: of the module; layers: fewest layers of a list
+    """
     kind = f"{type(module).__module__}.{type(module).__qualname__}"
     kinds = [home + name if name.startswith(".") else name for name in part.kinds]
     _need(kind in kinds, f"{path}: {type(module).__name__}")
@@ -104,7 +107,7 @@ def _match(module: Any, part: Spec, home: str, path: str, found: Roles, layers: 
 
 
 def _check(body: Any, found: Roles, layers: Sequence[Roles], description: DecoderDescription) -> None:
-    """Check that modules and weights match the description."""
+    """Raise NotDescribedError unless modules and weights match the description."""
     _need(not any(module.training for module in body.modules()), "training")
     for number, parts in enumerate(layers):
         attention = parts["attention"]
@@ -142,7 +145,7 @@ def _check(body: Any, found: Roles, layers: Sequence[Roles], description: Decode
 
 
 def _products_of(parts: Roles, description: DecoderDescription) -> dict[str, tuple[int, int]]:
-    """Return the shapes of products in the modules, which may join queries, keys and values."""
+    """Return shapes [out, in] of products by role. GPT-2 has one product for queries, keys and values."""
     shapes = description.products
     if "queries_keys_values" not in parts:
         return shapes
@@ -151,7 +154,7 @@ def _products_of(parts: Roles, description: DecoderDescription) -> dict[str, tup
 
 
 def _check_parameters(body: Any, first: Any) -> None:
-    """Check that weights are plain tensors like the first, each owned by one module."""
+    """Raise NotDescribedError unless weights are plain tensors of one dtype and device, each owned by one module."""
     weights = list(body.parameters())
     turned = {id(each.weight) for each in body.modules() if f"{type(each).__module__}.{type(each).__name__}" == CONV}
     _need(first.dtype in DTYPES, f"weights of type {first.dtype}")
@@ -166,7 +169,7 @@ def _check_parameters(body: Any, first: Any) -> None:
 
 
 def _weights_of(found: Roles, layers: Sequence[Roles], description: DecoderDescription) -> DecoderWeights[Any]:
-    """Return the weights of modules. Those of products of the same states become views of one tensor."""
+    """Return the weights of modules. Weights of products with the same states become views of one tensor."""
     learned, rotary, words = found.get("positions"), found.get("rotary"), found["embedding"]
     return DecoderWeights(
         words if isinstance(words, QuantizedEmbedding) else words.weight.data,
@@ -199,7 +202,7 @@ def _norm_of(module: Any) -> Norm:
 
 
 def _product_of(modules: Sequence[Any]) -> Any:
-    """Return the weights of products of the same states: `LinearWeights` or `QuantizedProducts`."""
+    """Return the weights of products with the same states: `LinearWeights` or `QuantizedProducts`."""
     if isinstance(modules[0], QuantizedLinear):
         biases = [None if module.bias is None else module.bias.data for module in modules]
         return QuantizedProducts([module.matrix for module in modules], biases)
@@ -220,15 +223,15 @@ def _lay_by_rows(module: Any) -> None:
     """Transpose weights stored as [in, out]; the parameter becomes a view of the result."""
     weight: Any = module.weight
     if not _by_rows(module).is_contiguous():
-        # A tensor created in inference mode could never be trained again.
+        # Tensors created in inference mode cannot be trained.
         with torch.inference_mode(False), torch.no_grad():
             weight.data = weight.data.T.contiguous().T
 
 
 def _joined(parts: Sequence[Any]) -> Tensor:
-    """Concatenate parameters to one tensor [total, ...], of which they become views.
+    """Concatenate parameters to one tensor [total, ...]; they become views of it.
 
-    Adjacent parameters are not moved, so that a model can be wrapped twice, copied and loaded again.
+    Parameters that are adjacent in one storage stay there, so that a model can be wrapped twice.
     """
     first: Tensor = parts[0].data
     shape = (sum(len(part) for part in parts), *first.shape[1:])

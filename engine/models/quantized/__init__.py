@@ -1,1 +1,1 @@
-"""Quantization of transformers models on loading. Imports: modules by conversion, that by saved, and all by loading."""
+"""Quantization of transformers models on loading: modules, conversion of weights, saved weights, loading."""

@@ -1,4 +1,4 @@
-"""Quantization of a model's linear layers and embedding to GGUF formats, and its application to modules."""
+"""Quantization of a model's linear layers and embedding to GGUF formats, and modules with the results."""
 
 # torch is only partly typed.
 # pyright: reportUnknownMemberType=false
@@ -28,10 +28,10 @@ from ....kernels.quantized.products import QuantizedMatrix
 from .modules import QuantizedEmbedding, QuantizedLinear
 
 KINDS: Mapping[str, tuple[str, str]] = {"q8": ("Q8_0", "Q8_0"), "q4": ("Q4_1", "Q8_0")}
-"""Formats by option: of linear layers in the body, and of embedding and head."""
+"""Formats of linear layers in the body, and of embedding and head, by option."""
 _FEWEST_ROWS = 32
-"""Fewest outputs of a quantized layer. Smaller ones, such as gates of shared experts, save little and affect whole
-layers."""
+"""Fewest outputs of a quantized layer. Smaller ones, such as gates of shared experts, save little memory, and their
+errors affect whole layers."""
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 _MOST = 65_504.0
 """The largest finite float16, the type of scales and offsets."""
@@ -45,7 +45,7 @@ _SOME = 1 << 20
 
 
 class QuantizedLayer(NamedTuple):
-    """A layer with a quantized weight. tensor: its name; scale: an embedding's factor"""
+    """A layer with a quantized weight. tensor: the weight's name; kind: format; scale: factor of an embedding's rows"""
 
     tensor: str
     kind: str
@@ -67,12 +67,12 @@ class QuantizedWeights:
 
 
 def quantized(model: Any, form: str) -> QuantizedWeights:
-    """Return the quantized weights of a model, which is unchanged. form: a key of KINDS
+    """Return the quantized weights of a model, without changes of the model. form: a key of KINDS
 
-    Quantized are linear layers (also GPT-2's Conv1D), the token embedding and the head. Not quantized are: layers of a
-    width that is not a multiple of 32; layers with fewer than 32 outputs, or one for each expert (routers); layers that
-    the architecture keeps in float32; weights shared with other modules or used by the architecture directly; and all
-    other parameters: norms, biases, convolutions, position embeddings, and experts as one three-dimensional parameter.
+    Quantizes linear layers (also GPT-2's Conv1D), the token embedding and the head. Does not quantize layers of a width
+    that is not a multiple of 32; layers with fewer than 32 outputs, or with one for each expert (routers); layers that
+    the architecture keeps in float32; weights that other modules share or use directly; and all other parameters:
+    norms, biases, convolutions, position embeddings, and experts as one three-dimensional parameter.
     Raises ModelError for weights that are not finite or too large, OptionError if no layer can be quantized.
     """
     body, ends = KINDS[form]
@@ -114,7 +114,7 @@ def fill(model: Any, weights: QuantizedWeights) -> Any:
     matrices: dict[str, QuantizedMatrix] = {}
     for path, layer in weights.layers.items():
         module = model.get_submodule(path)
-        if isinstance(module, (QuantizedLinear, QuantizedEmbedding)):  # a shared module was replaced already
+        if isinstance(module, (QuantizedLinear, QuantizedEmbedding)):  # a shared module that is replaced already
             continue
         parent, leaf = model.get_submodule(path.rpartition(".")[0]), path.rpartition(".")[2]
         matrix = matrices.setdefault(layer.tensor, _matrix(weights.tensors[layer.tensor], layer.kind))
@@ -195,7 +195,7 @@ def _tensors_of(model: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def _scale_of(module: Any) -> float | None:
-    """Return the factor of an embedding's rows; None if it does more than multiply."""
+    """Return the factor of an embedding's rows; None if the embedding computes more than a product with a factor."""
     if type(module) is nn.Embedding:
         return 1.0 if module.max_norm is None else None
     scale = getattr(module, "embed_scale", None)
@@ -204,7 +204,7 @@ def _scale_of(module: Any) -> float | None:
 
 
 def _plain(tensor: Tensor) -> Tensor:
-    """Return a tensor that is not quantized, as float32 if floating-point."""
+    """Return a contiguous tensor to save without quantization, in float32 if it is floating-point."""
     found = tensor.detach()
     return (found.float() if found.is_floating_point() else found).contiguous()
 

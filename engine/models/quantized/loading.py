@@ -21,15 +21,14 @@ from .conversion import fill, quantized
 from .saved import WeightsSource, load_saved, save, say_unfit
 
 _LOADING = new_lock()
-"""Held while a model is created: transformers and torch patch their own functions meanwhile, for all threads."""
+"""Lock for the creation of models, during which transformers and torch patch their functions for all threads."""
 
 
 def load_quantized(path: str, config: Any, auto: Any, options: LoadOptions) -> Any:
-    """Load a model by name or folder with quantized weights mapped from the cache, creating and saving them if needed.
+    """Load a model by name or folder, with quantized weights mapped from the cache. Quantize and save missing weights.
 
-    config: the configuration read; auto: the transformers class that loads such models
-
-    Raises OptionError if that is impossible, and the exceptions of transformers.
+    config: the model's configuration; auto: the transformers class that loads such models
+    Raises OptionError for unsupported models, and the exceptions of transformers.
     """
     form: str = options.weights
     _check(form, config)
@@ -47,7 +46,7 @@ def _loaded(path: str, config: Any, auto: Any, options: LoadOptions) -> Any:
         return found
     model = auto.from_pretrained(path, **{**options.of_weights, "dtype": torch.float32})
     weights, generation = quantized(model, form), getattr(model, "generation_config", None)
-    source = WeightsSource.of(path, config, form)  # its files may have been downloaded only now
+    source = WeightsSource.of(path, config, form)  # again, since loading may have downloaded the files
     said: Any = None if generation is None else json.loads(generation.to_json_string(use_diff=False))
     if source is not None and save(source, weights, said):
         found = _of_file(source, config, auto, options)
@@ -55,7 +54,7 @@ def _loaded(path: str, config: Any, auto: Any, options: LoadOptions) -> Any:
 
 
 def quantized_copy(model: Any, form: str) -> Any:
-    """Return a copy of a loaded model with quantized weights. Both share the other weights.
+    """Return a copy of a loaded model with quantized weights. It shares all other weights.
 
     Raises OptionError for an unsupported model.
     """

@@ -1,4 +1,4 @@
-"""torch modules with weights in GGUF formats, which replace the linear layers and the embedding of a body."""
+"""torch modules with weights in GGUF formats, in place of linear layers and embeddings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class QuantizedLinear(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """float32 [out, in] of NaN, for architectures that query its dtype and device. It takes no memory."""
+        """A substitute, float32 [out, in] of NaN without memory, for code that reads dtype, device and shape."""
         return _unusable(self.matrix)
 
     def forward(self, states: Tensor) -> Tensor:
@@ -37,8 +37,7 @@ class QuantizedLinear(nn.Module):
         return self.product(states.reshape(-1, self.in_features)).reshape(*states.shape[:-1], self.out_features)
 
     def product(self, states: Tensor, ids: Tensor | None = None) -> Tensor:
-        """Return float32 [n, out] of states [n, in], or [n, len(ids)] of these rows only, without reading the
-        others."""
+        """Return float32 [n, out] of states [n, in], or [n, len(ids)]. ids: weight rows to read; None for all"""
         matrix, numbers = self.matrix, None if ids is None else ids.numpy()
         rounded, rows = (
             matrix.rounded(states.detach().contiguous().numpy()),
@@ -85,5 +84,5 @@ class QuantizedEmbedding(nn.Module):
 
 
 def _unusable(matrix: QuantizedMatrix) -> Tensor:
-    """Return a tensor of NaN, so that its use is detected: such logits are refused when a model is wrapped."""
+    """Return a tensor of NaN. If a model computes with it, its logits are NaN, which wrapping refuses."""
     return torch.full((1, 1), math.nan).expand(len(matrix.data), matrix.width)

@@ -1,7 +1,7 @@
-"""Quantized weights in files of the user's cache, mapped on loading.
+"""Files of quantized weights in the user's cache, mapped on loading.
 
-The files are safetensors, whose metadata contain the origin, the tensor of each layer, and a checksum. A file is
-written under a temporary name and renamed, so that readers see complete files, and concurrent writers do no harm.
+The format is safetensors. The metadata contain the origin, the tensor of each layer, and a checksum. A file is written
+under a temporary name and renamed, so that readers only see complete files, also with concurrent writers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .conversion import QuantizedLayer, QuantizedWeights
 _OPEN: Any = safe_open
 _LOG = logging.getLogger("trellm.models")
 _LAYOUT = 1
-"""Version of the file contents, to be raised on changes."""
+"""Version of the layout. A change of the layout must raise it."""
 _FILES = (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".py")
 _CONFIGS = ("config.json", "generation_config.json")
 _STALE = 3600.0
@@ -43,7 +43,8 @@ _STALE = 3600.0
 class WeightsSource:
     """The origin of weights: a folder, or a model on the Hub at a commit.
 
-    place: identifies it; state: its version, for a folder the sizes and times of its files
+    place: key of the origin, with format and layout
+    state: version of transformers, and for a folder the sizes and times of its files
     """
 
     place: Mapping[str, Any]
@@ -61,7 +62,7 @@ class WeightsSource:
 
     @property
     def file(self) -> Path:
-        """The path of its quantized weights."""
+        """Path of the file of quantized weights."""
         name = str(self.place.get("folder", self.place.get("hub")))
         last = re.sub(r"[^\w.-]+", "-", re.split(r"[/\\]", name)[-1])[:60]
         digest = hashlib.sha256(json.dumps(self.place, sort_keys=True).encode()).hexdigest()[:16]
@@ -80,9 +81,9 @@ def _files_of(folder: Path) -> list[list[Any]]:
 
 
 def load_saved(source: WeightsSource) -> tuple[QuantizedWeights, Mapping[str, Any] | None] | None:
-    """Return saved weights, mapped, with the generation config; None if there are none.
+    """Return mapped weights from the cache, with the generation config; None if there are none.
 
-    A damaged or outdated file counts as none, with a log message.
+    Logs damaged and outdated files, and returns None for them.
     """
     file = source.file
     try:
