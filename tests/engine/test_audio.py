@@ -200,7 +200,7 @@ def test_mistakes_are_told_before_generation(qwen: Any) -> None:
         (["a", LONG], {"prompt_logprobs": True}, "prompt 0 has images or audio"),
         (["a", LONG], {"draft": qwen}, "a smaller model does not read"),
         (["a", LONG], {"max_tokens": 5000}, "context"),
-        (["a", picture(9, 9)], {}, "prompt 0 has an image, and .* reads texts and audio only"),
+        (["a", picture(9, 9)], {}, "prompt 0 has an image, but .* reads only texts and audio"),
     ]
     for prompt, options, message in several:
         with pytest.raises((OptionError, AudioError), match=message):
@@ -212,7 +212,7 @@ def test_models_that_read_no_audio_refuse_it(decoder: Any) -> None:
     for model, kinds in ((decoder("gpt2"), "texts"), (seeing, "texts and images")):
         assert not model.reads_audio
         for prompt in (["a", LONG], chat_of([LONG])):
-            with pytest.raises(OptionError, match=f"prompt 0 has audio, and .* reads only {kinds}; use a model that"):
+            with pytest.raises(OptionError, match=f"prompt 0 has audio, but .* reads only {kinds}; use a model that"):
                 generate.text(model)(prompt)
     model, processor = build("qwen2_audio")
     with pytest.raises(OptionError, match="given with its processor"):

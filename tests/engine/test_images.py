@@ -297,7 +297,7 @@ def test_models_of_text_refuse_images(decoder: Any, tokenizer: Any) -> None:
     plain = decoder("gpt2")
     assert not plain.reads_images
     for prompt in (["a", WIDE], chat_of([WIDE])):
-        with pytest.raises(OptionError, match=r"prompt 0 has an image, and .* reads texts only"):
+        with pytest.raises(OptionError, match=r"prompt 0 has an image, but .* reads only texts"):
             generate.text(plain)(prompt)
     model, processor = build("llava")
     without = models.transformers(model, processor.tokenizer)
@@ -376,7 +376,7 @@ def test_messages_that_name_the_mark_are_text(llava: Any) -> None:
     words = llava.vocabulary.decode([token for token in ids if token >= 0])
     assert words == b"user: Is <image> in ? assistant:"
     assert generate.text(llava).run(ids, max_tokens=2).image_tokens == 16
-    with pytest.raises(OptionError, match="reads texts only"):
+    with pytest.raises(OptionError, match="reads only texts"):
         model, processor = build("llava")
         Verbatim(models.transformers(model, processor.tokenizer)).ids(chat_of(["<image>", WIDE]), 0, {})
 
