@@ -246,8 +246,11 @@ def expectation(
     phrase = _next_text(automaton, state, vocabulary)
     if phrase is None:
         return END
-    if with_places and isinstance(automaton, ChartAutomaton) and (found := places(automaton, state)):
-        phrase += f" in {' or '.join(found)}"
+    if with_places and isinstance(automaton, ChartAutomaton):
+        # A named special token is a rule of its own, which tells nothing beside the token's name.
+        tokens = {} if vocabulary is None else vocabulary.added_tokens
+        if found := [place for place in places(automaton, state) if place not in tokens]:
+            phrase += f" in {' or '.join(found)}"
     return f"{phrase}, or {END}" if automaton.is_accepting(state) else phrase
 
 

@@ -233,6 +233,8 @@ class TestSchemas:
             assert said in capsys.readouterr().out.splitlines()[0]
         assert main(["explain", "--grammar", str(file), "--after", "so<|im_end|>"]) == 0
         assert capsys.readouterr().out.startswith('expected: "b"')
+        assert main(["explain", "--grammar", str(file), "--after", "so"]) == 0
+        assert "a letter a-z or <|im_end|>" in capsys.readouterr().out
         assert main(["explain", "--grammar", str(file)]) == 0
         assert "<|im_end|>" in capsys.readouterr().out
 

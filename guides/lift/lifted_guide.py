@@ -432,7 +432,7 @@ class LiftedGuide(TableGuide):
         """Describe what may follow: the characters, and the part of a grammar or schema that expects them."""
         with self._lock, self._meter:
             state = self._prepare(state)
-            return NOTHING if state == DEAD else expectation(self._automaton, state)
+            return NOTHING if state == DEAD else expectation(self._automaton, state, vocabulary=self.vocabulary)
 
     def _forget(self, kept: object) -> None:
         """Drop cache entries of invalid states and signatures; all entries if an earlier compaction was missed."""

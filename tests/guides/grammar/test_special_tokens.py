@@ -151,8 +151,8 @@ def test_excluded_tokens_are_in_no_text() -> None:
 def test_descriptions_have_special_tokens() -> None:
     guide = CFGGuide('start: "a" <|im_end|> x\nx: <[257,259]> | "bc"', VOCABULARY)
     before = guide.advance(guide.start, IDS["a"])
-    assert guide.describe(before) == "a special token in <|im_end|>"
-    assert guide.describe(guide.advance(before, END)) == '"b" or a special token in x'
+    assert guide.describe(before) == "<|im_end|>"
+    assert guide.describe(guide.advance(before, END)) == '"b" or <|im_start|> or <call> in x'
 
 
 def test_it_is_sent_and_is_a_part_of_others() -> None:
