@@ -251,6 +251,8 @@ def refusal(error: ValidationError, value: Any, shape: type[BaseModel]) -> ApiEr
     what = param_of(place) or "the body"
     options = {str(each["msg"]) for where, each in found if where == place and each["type"] != "missing"}
     said = said if len(options) == 1 else "; or: ".join(sorted(options))
+    if first["type"] == "value_error" and not place:  # it names its fields
+        return ApiError(said, code="invalid_value")
     told = shown(_without_data(given))
     return ApiError(f"{what}={told}: {said[:1].lower()}{said[1:]}", place, code="invalid_value")
 

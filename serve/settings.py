@@ -20,7 +20,7 @@ TEXT_BODY, MEDIA_BODY = 4 << 20, 32 << 20
 """Default size limits of a body in bytes, for text models and for multimodal models."""
 KEY_LENGTH = 8
 _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/\s]+")
-_HOST = re.compile(r"[^/:\s]+")
+_HOST = re.compile(r"[^/:*\s]*[^/:*.\s]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +120,9 @@ class Settings:
                 raise OptionError(f"{origin!r} is not an origin; write http://localhost:3000, or * for all")
         for host in self.hosts:
             if not _HOST.fullmatch(host):
-                raise OptionError(f"{host!r} is not a host name; write llm.example.com, without scheme, port or path")
+                raise OptionError(
+                    f"{host!r} is not a host name; write llm.example.com, without scheme, port or path, * or final dot"
+                )
 
 
 def keys_of(path: str) -> tuple[str, ...]:

@@ -175,6 +175,8 @@ def test_the_longest_gap_reaches_the_engine(
         (["--cors", "localhost:3000", "--port", "TAKEN"], "'localhost:3000' is not an origin; write http://"),
         (["--cors", "https://a.b/", "--port", "TAKEN"], "'https://a.b/' is not an origin"),
         (["--allow-host", "http://a.b", "--port", "TAKEN"], "'http://a.b' is not a host name"),
+        (["--allow-host", "*.a.b", "--port", "TAKEN"], "'*.a.b' is not a host name"),
+        (["--allow-host", "a.b.", "--port", "TAKEN"], "'a.b.' is not a host name"),
         (["--allow-host", "a.b:80", "--port", "TAKEN"], "without scheme, port or path"),
         (["--replicas", "2"], "--replicas, --cpus and --gpus need --ray"),
         (["--dtype", "bfloat16", "--port", "TAKEN"], "--dtype needs a model that is named"),

@@ -346,6 +346,7 @@ def test_limits_are_named_as_the_server_has_them() -> None:
         (TEXT, {"prompt": "a", "trellm": {"fields": True}}, "trellm.fields", "not free text"),
         (TEXT, {"prompt": "a", "prompt_logprobs": 1, "trellm": {"beams": 2}}, "prompt_logprobs",
          "prompt_logprobs=1 with trellm.beams: leave trellm.beams out"),
+        (TEXT, {"prompt": "a", "echo": True, "logprobs": 1, "stream": True}, None, "echo with logprobs cannot be"),
         (TEXT, {"prompt": [40, 41], "guided_json": {}, "trellm": {"describe": True}}, "prompt",
          "trellm.describe appends the schema"),
     ],
