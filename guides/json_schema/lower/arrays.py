@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice, repeat
 from operator import add
 from typing import Any, NamedTuple
@@ -71,6 +72,11 @@ class Items:
         self._is_watched = is_watched(owner.schema, case)
         several = case.max_items is None or case.max_items > 1
         self._listing = bool(case.unique) and several and not self._is_watched
+        self._needs_fresh = self._is_watched and most_needed(case) > 1
+        # Values that `contains` counts may run out.
+        both = owner.schema.formulas.all_of
+        counted = (both((case.rest, part.formula)) for part in case.contains)
+        self._is_scarce = self._needs_fresh and any(map(self._scarce_values, counted))
 
     def entry(self) -> int | None:
         """Return the node before the opening bracket; None if there is no such array."""
@@ -80,8 +86,8 @@ class Items:
             return None
         return self._graph.node(((0x5B, 0x5B, self._graph.node(links=links)),))
 
-    def _item(self, formula: Formula, after: int) -> int:
-        """Return the node before an item of a formula that leads to the node `after`."""
+    def _item(self, formula: Formula, after: int, *, is_spent: bool = False) -> int:
+        """Return the node before an item of a formula that leads to `after`. is_spent: all its values are there"""
         graph, owner = self._graph, self._owner
         rule = owner.value(formula, self._depth + 1)
         if not self._is_watched:
@@ -91,22 +97,39 @@ class Items:
         back = graph.node(links=((EPSILON, after, 0),))
         owner.marks.items.add(back)
         call: Link = (CALL, rule, back)
-        if most_needed(self._case) < 2:
+        if not self._needs_fresh:
             return graph.node(links=(call,))
-        return graph.lazy_node(lambda node: self._define_item(node, call), lambda: self._fresh(formula), back)
+        length = partial(self._length, formula, is_spent=is_spent)
+        return graph.lazy_node(lambda node: self._define_item(node, call), length, back)
 
     def _define_item(self, node: int, call: Link) -> None:
         self._graph.define(node, links=(call,))
 
-    def _fresh(self, formula: Formula) -> int:
-        """Return bytes sufficient for a required item that differs from all earlier ones."""
-        values = different_values(self._owner.schema, self._case, formula, self._formula)
-        return max(self._owner.length_of(value, self._depth + 1) for value in values)
+    def _values_of(self, formula: Formula) -> list[Any]:
+        """Return as many different values of an item as are required, or all that are found."""
+        return different_values(self._owner.schema, self._case, formula, self._formula)
 
-    def _length(self, formula: Formula) -> int:
-        """Return bytes sufficient for an item of a formula."""
-        is_fresh = self._is_watched and most_needed(self._case) > 1
-        return self._fresh(formula) if is_fresh else self._owner.shortest(formula, self._depth + 1)
+    def _scarce_values(self, formula: Formula) -> int:
+        """Return the number of values of an item if they may run out before enough items are there, otherwise 0."""
+        found = len(self._values_of(formula))
+        return found if found < most_needed(self._case) else 0
+
+    def _length(self, formula: Formula, *, is_spent: bool = False) -> int:
+        """Return bytes sufficient for an item of a formula; if items must differ, for one unlike all earlier ones."""
+        if is_spent:
+            return MOST
+        owner = self._owner
+        if not self._needs_fresh:
+            return owner.shortest(formula, self._depth + 1)
+        return max((owner.length_of(value, self._depth + 1) for value in self._values_of(formula)), default=MOST)
+
+    def _is_spent(self, place: ArrayPlace, formula: Formula, after: ArrayPlace) -> bool:
+        """Test whether all values of an item are there, as far as the counts of a place tell."""
+        if not self._needs_fresh or len(self._case.contains) != 1:
+            return False
+        (count,), (counted,) = place.counts, after.counts
+        used = count if counted > count else place.length - count
+        return 0 < self._scarce_values(formula) <= used
 
     def _first(self, item: int) -> Link:
         """Return the link from the opening bracket to the first item."""
@@ -185,14 +208,16 @@ class Items:
         links: list[Link] = [(EPSILON, self._close_empty, 0)] if self._may_end(start) else []
         steps = [step for step in self._steps(start) if self._is_alive(step[1])]
         if steps:
-            links.append(self._first(self._alternatives(steps)))
+            links.append(self._first(self._alternatives(start, steps)))
         return links
 
-    def _alternatives(self, steps: list[tuple[Formula, ArrayPlace]]) -> int:
-        """Return the node before an item of any of the formulas, each with the place after it."""
-        return self._graph.node(
-            links=[(EPSILON, self._item(formula, self._after(place)), 0) for formula, place in steps]
-        )
+    def _alternatives(self, place: ArrayPlace, steps: list[tuple[Formula, ArrayPlace]]) -> int:
+        """Return the node before an item of any of the formulas, each with the place after it. place: before it"""
+        items = [
+            self._item(formula, self._after(after), is_spent=self._is_spent(place, formula, after))
+            for formula, after in steps
+        ]
+        return self._graph.node(links=[(EPSILON, item, 0) for item in items])
 
     def _after(self, place: ArrayPlace) -> int:
         node = self._afters.get(place)
@@ -206,7 +231,7 @@ class Items:
         links: list[Link] = [(EPSILON, self._close, 0)] if self._may_end(place) else []
         steps = [step for step in self._steps(place) if self._is_alive(step[1])]
         if steps:
-            links.append(self._comma(self._alternatives(steps)))
+            links.append(self._comma(self._alternatives(place, steps)))
         self._graph.define(node, links=links)
 
     def _may_end(self, place: ArrayPlace) -> bool:
@@ -235,7 +260,9 @@ class Items:
         if part.max is None:
             # If many matches are counted, every matching item counts; a choice would double the chart's items.
             much = len(self._case.contains) > MUCH or part.min > MUCH
-            return Mode(count < part.min, count >= part.min or not (much and part.formula.kind == "values"))
+            # Where values run out, it matters how many of them are there.
+            is_exact = self._is_scarce or (much and part.formula.kind == "values")
+            return Mode(count < part.min, count >= part.min or not is_exact)
         return Mode(count < part.max, False)
 
     def _kinds(self, base: Formula, modes: tuple[Mode, ...]) -> list[tuple[Formula, tuple[int, ...]]]:
@@ -401,7 +428,7 @@ class Items:
         """Return the next item on a short way to the end, and the place after it."""
         return min(
             (step for step in self._steps(place) if self._is_alive(step[1])),
-            key=lambda step: (self._missing(step[1]), self._length(step[0])),
+            key=lambda step: (self._is_spent(place, *step), self._missing(step[1]), self._length(step[0])),
         )
 
     def _short_matches(self, place: ArrayPlace) -> int | None:

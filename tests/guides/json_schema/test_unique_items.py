@@ -15,7 +15,7 @@ from trellm.errors import LimitError, OptionError, SchemaError
 from trellm.guides import GoalGuide, JSONGuide
 from trellm.guides.explain import explain
 from trellm.guides.json_guide import WatchingJSONGuide
-from trellm.guides.laws import check, does_not_remember, knows_its_states
+from trellm.guides.laws import check, distance_leads_to_the_end, does_not_remember, knows_its_states
 from trellm.guides.limits import Limits
 from trellm.guides.protocol import DEAD, tokens_of
 
@@ -403,6 +403,29 @@ def test_items_that_differ_are_counted(number: int) -> None:
     assert verdicts == {True, False}
     masks_lead_on(guide, random, 2, 14)
     check(guide, seed=number, texts=2, tokens=14, sample=40)
+
+
+OBJECTS = {**ANYTHING, "items": {"type": "object"}}
+FEW: list[tuple[Any, str]] = [
+    ({**OBJECTS, "contains": {"const": {}}, "minItems": 2}, "[{}"),
+    ({**OBJECTS, "contains": {"const": {}}, "minContains": 0, "maxContains": 2, "minItems": 2}, "[{}"),
+    ({**OBJECTS, "contains": {"minProperties": 1}, "minContains": 0, "maxContains": 2, "minItems": 2}, "[{}"),
+    ({**ANYTHING, "items": {"type": "array"}, "contains": {"maxItems": 0}, "minItems": 3}, "[[],[[]]"),
+    ({**ANYTHING, "items": {"type": ["object", "array"]}, "contains": {"enum": [{}, []]}, "minItems": 3}, "[{},[]"),
+]
+
+
+@pytest.mark.parametrize(("schema", "text"), FEW)
+def test_distances_know_how_many_items_of_few_values_are_there(schema: Any, text: str) -> None:
+    guide = guide_of(schema, whitespace="compact")
+    for length in range(len(text) + 1):
+        state = guide.read(guide.start, text[:length].encode())
+        distance_leads_to_the_end(guide, state, guide.mask(state))
+    for budget in range(guide.distance(state), guide.distance(state) + 9):
+        end = state
+        for left in range(budget, 0, -1):
+            end = guide.advance(end, tokens_of(guide.mask_within(end, left))[0])
+        assert guide.is_accepting(end)
 
 
 @pytest.mark.parametrize(
