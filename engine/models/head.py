@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...errors import ModelError
 from ...kernels.decoder.products import product_of, products_of_some
 from .blocks.storage import IN_PLACE
 from .gguf_files.network import GGUFNetwork
@@ -35,13 +36,20 @@ class Head:
     """A linear layer with the architecture's output transform. It can compute a few rows alone."""
 
     def __init__(self, linear: nn.Linear, finish: Finish, bias: Tensor | None = None) -> None:
-        self._weight = linear.weight
-        self._bias: Tensor | None = linear.bias if bias is None else bias
+        self.linear = linear
         self._finish = finish
         self._added = bias
         # offloaded weights are only fetched when the layer itself is called
         self._layer = linear if is_spread(linear) else None
         self.sparse_head_limit = 0 if self._layer is not None else linear.out_features // 32
+
+    @property
+    def _weight(self) -> Tensor:
+        return self.linear.weight
+
+    @property
+    def _bias(self) -> Tensor | None:
+        return self.linear.bias if self._added is None else self._added
 
     @property
     def baked(self) -> tuple[int, ...]:
@@ -82,38 +90,46 @@ class QuantizedHead:
     """The head of a quantized layer. It reads only the weight rows of requested tokens."""
 
     def __init__(self, linear: QuantizedLinear, finish: Finish) -> None:
-        self._linear = linear
+        self.linear = linear
         self._finish = finish
         self.sparse_head_limit = linear.out_features // 32
 
     def __call__(self, hidden: Tensor, ids: Tensor | None) -> Tensor:
         """Return float32 [n, V] or [n, len(ids)] of hidden states [n, hidden size]."""
-        return self._finish(self._linear.product(hidden, ids))
+        return self._finish(self.linear.product(hidden, ids))
 
     def listed(self, hidden: Tensor, rows: Sequence[int], several: Sequence[Tensor]) -> Tensor:
         """Return float32 [len(rows), most], the logits of each row's listed tokens."""
         out = hidden.new_zeros(len(rows), max(map(len, several)))
         for row, place, ids in zip(out, rows, several, strict=True):
-            row[: len(ids)] = self._linear.product(hidden[place : place + 1], ids)[0]
+            row[: len(ids)] = self.linear.product(hidden[place : place + 1], ids)[0]
         return self._finish(out)
 
 
 class HeadedModel:
     """A model whose logits are its head's output for hidden states. Without a head, `forward` returns logits."""
 
+    model: Any
     _head: Head | QuantizedHead | None
+
+    def own_head(self) -> Head | QuantizedHead | None:
+        """Return the head. Raises ModelError if the model's output layer was replaced since it was wrapped."""
+        if isinstance(self._head, Head) and self.model.get_output_embeddings() is not self._head.linear:
+            raise ModelError(f"the output layer of {type(self.model).__name__} was replaced; load the model again")
+        return self._head
 
     def logits(self, hidden: Tensor, rows: Sequence[int], ids: Tensor | None) -> Tensor:
         """Return logits of the next token: float32 [len(rows), V] or [len(rows), len(ids)]."""
-        chosen = states_of(hidden, rows)
-        if self._head is not None:
-            return self._head(chosen, ids)
+        chosen, head = states_of(hidden, rows), self.own_head()
+        if head is not None:
+            return head(chosen, ids)
         return chosen.float() if ids is None else chosen.index_select(1, ids).float()
 
     def logits_listed(self, hidden: Tensor, rows: Sequence[int], several: Sequence[Tensor]) -> Tensor | None:
         """Return logits as `ListingModel` specifies."""
         is_own = type(self).logits is not HeadedModel.logits  # a subclass may return other logits than the head's
-        return None if self._head is None or is_own else self._head.listed(hidden, rows, several)
+        head = None if is_own else self.own_head()
+        return None if head is None else head.listed(hidden, rows, several)
 
 
 def states_of(hidden: Tensor, rows: Sequence[int]) -> Tensor:

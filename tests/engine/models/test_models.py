@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -243,3 +244,19 @@ def test_large_heads_compute_what_linear_does(bias: bool) -> None:
             assert logits.is_contiguous()
             ids = torch.tensor([0, 7, 32_999])
             torch.testing.assert_close(head(hidden, ids), logits[:, ids], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_other_weights_of_the_head_are_read_and_another_head_is_refused(
+    hugging_face: Any, tokenizer: Any, kind: str
+) -> None:
+    network = copy.deepcopy(hugging_face(kind))
+    generator = generate.text(models.transformers(network, tokenizer))
+    before = generator("on", max_tokens=6)
+    head = network.get_output_embeddings()
+    head.weight = torch.nn.Parameter(torch.flip(head.weight.detach(), [0]).contiguous())
+    fresh = generate.text(models.transformers(copy.deepcopy(network), tokenizer))
+    assert generator("on", max_tokens=6) == fresh("on", max_tokens=6) != before
+    network.set_output_embeddings(copy.deepcopy(head))
+    with pytest.raises(ModelError, match=r"output layer of .* was replaced"):
+        generator("on", max_tokens=6)
