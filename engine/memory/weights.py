@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import is_
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, Self, cast
@@ -28,13 +28,14 @@ class Weights:
     Detected changes: in-place writes to parameters and buffers (optimisers, loading), replaced tensors, added or
     replaced modules, training mode, and PEFT adapters that are selected, scaled, disabled or merged. Not detected:
     writes through `.data` and to inference tensors, for which torch has no version counters.
-    Raises OptionError as `check` does.
+    Raises the errors of `check`.
     """
 
     def __init__(self, model: Any) -> None:
         network = getattr(model, "model", None)
         self._network = network if isinstance(network, nn.Module) else None
         self._kind: str | None = getattr(model, "weights_kind", None)
+        self._check_head: Callable[[], None] | None = getattr(model, "check_head", None)
         self._parts = None if self._network is None else Parts(self._network)
         self.check()
 
@@ -46,13 +47,15 @@ class Weights:
         return hash((number, *map(_written, links.tensors), *links.training, *links.adapters))
 
     def check(self) -> None:
-        """Raise OptionError if dtype or device of the weights differ from those at wrapping."""
+        """Raise OptionError for another dtype or device than at wrapping, ModelError for another head."""
         now = None if self._network is None or self._kind is None else kind_of(self._network)
         if now is not None and now != self._kind:
             raise OptionError(
                 f"the model's weights are {now} now, and were {self._kind} when it was wrapped; wrap it again: "
                 "models.transformers(model, tokenizer)"
             )
+        if self._check_head is not None:
+            self._check_head()
 
 
 class Links:

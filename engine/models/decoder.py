@@ -370,5 +370,5 @@ class DecoderModel(HeadedModel, Sendable):
         """
         is_plain = self.media is None or self.media.has_plain_positions
         self._modules.refresh()
-        head, runner = self.own_head() if is_plain and not self._spread else None, self._runner
+        head, runner = self._head if is_plain and not self._spread else None, self._runner
         return (runner, head) if isinstance(head, Head) and isinstance(runner, PackedRunner) else None

@@ -112,24 +112,22 @@ class HeadedModel:
     model: Any
     _head: Head | QuantizedHead | None
 
-    def own_head(self) -> Head | QuantizedHead | None:
-        """Return the head. Raises ModelError if the model's output layer was replaced since it was wrapped."""
+    def check_head(self) -> None:
+        """Raise ModelError if the model's output layer was replaced since it was wrapped."""
         if isinstance(self._head, Head) and self.model.get_output_embeddings() is not self._head.linear:
             raise ModelError(f"the output layer of {type(self.model).__name__} was replaced; load the model again")
-        return self._head
 
     def logits(self, hidden: Tensor, rows: Sequence[int], ids: Tensor | None) -> Tensor:
         """Return logits of the next token: float32 [len(rows), V] or [len(rows), len(ids)]."""
-        chosen, head = states_of(hidden, rows), self.own_head()
-        if head is not None:
-            return head(chosen, ids)
+        chosen = states_of(hidden, rows)
+        if self._head is not None:
+            return self._head(chosen, ids)
         return chosen.float() if ids is None else chosen.index_select(1, ids).float()
 
     def logits_listed(self, hidden: Tensor, rows: Sequence[int], several: Sequence[Tensor]) -> Tensor | None:
         """Return logits as `ListingModel` specifies."""
         is_own = type(self).logits is not HeadedModel.logits  # a subclass may return other logits than the head's
-        head = None if is_own else self.own_head()
-        return None if head is None else head.listed(hidden, rows, several)
+        return None if self._head is None or is_own else self._head.listed(hidden, rows, several)
 
 
 def states_of(hidden: Tensor, rows: Sequence[int]) -> Tensor:
