@@ -62,7 +62,7 @@ class Session:
 
     @property
     def is_accepting(self) -> bool:
-        """Whether the text is complete as it is."""
+        """True if the text so far is complete."""
         return self.guide.is_accepting(self._states[-1])
 
     def accept(self, tokens: int | Sequence[int]) -> bool:

@@ -7,6 +7,7 @@ symbols. `CharacterRows` derives transitions over characters from those over byt
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as ListOf
 from functools import lru_cache
@@ -110,6 +111,12 @@ def union(left: Ranges, right: Ranges) -> Ranges:
 @kept(256, 8 << 20)
 def _union(left: Ranges, right: Ranges) -> Ranges:
     return normalise(left + right)
+
+
+def contains(ranges: Ranges, char: str) -> bool:
+    """Test whether a character is in a set."""
+    at = bisect_right(ranges, (ord(char), LAST + 1))
+    return at > 0 and ord(char) <= ranges[at - 1][1]
 
 
 def single(code: int) -> Ranges:

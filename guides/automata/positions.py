@@ -67,7 +67,7 @@ def shortest_in_table(table: Table) -> int:
 
 MAX_SUBSETS = 8_000
 MAX_CELLS = 400_000
-"""How many transitions an automaton may have that is worked out before any text comes to it."""
+"""Most transitions of an automaton that is computed ahead of any text."""
 MAX_POSITIONS = 20_000
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...kernels.answers import DEAD
 from ..automata.byte_table import byte_table
-from ..automata.charsets import segments_of
+from ..automata.charsets import contains, segments_of
 from ..automata.conditions import Automaton, Together, automaton
 from ..automata.dfa import minimise
 from ..automata.positions import too_many_states
@@ -35,7 +35,7 @@ def shortest(node: Node, stop: str = "") -> Node:
     ]
     ends = machine.accepting
     for char in reversed(stop):
-        atom = next(atom for atom, ranges in enumerate(machine.atoms) if _is_in(ord(char), ranges))
+        atom = next(atom for atom, ranges in enumerate(machine.atoms) if contains(ranges, char))
         ends = [row[atom] != DEAD and ends[row[atom]] for row in rows]
     return _table(Automaton(machine.atoms, rows, ends))
 
@@ -54,10 +54,6 @@ def up_to(mark: str, marks: ListOf[str], refused: ListOf[str]) -> Node:
 def _containing(marks: ListOf[str]) -> Node:
     any_of = Alternation(tuple(Literal(mark.encode()) for mark in marks))
     return Sequence((ANY_TEXT, any_of, ANY_TEXT))
-
-
-def _is_in(code: int, ranges: ListOf[tuple[int, int]]) -> bool:
-    return any(low <= code <= high for low, high in ranges)
 
 
 def _table(machine: Automaton) -> Node:

@@ -11,7 +11,7 @@ from . import plain
 from .plain import HeadNorms, Heads
 
 MATVEC = True
-"""Whether Triton computes products of up to four tokens; otherwise torch computes all."""
+"""True if Triton computes products of up to four tokens; otherwise torch computes all."""
 
 
 def norm(residual: Tensor, added: Tensor | None, weight: Tensor, eps: float) -> Tensor:

@@ -23,7 +23,7 @@ HAS: Mapping[str, bool] = (
 )
 """Features of this processor that may be used, by LLVM's names; empty if Numba compiles for another processor."""
 WIDE = bool(llvm.get_host_cpu_features().get("avx512f"))
-"""Whether the processor has AVX-512: 32 registers of 64 bytes."""
+"""True if the processor has AVX-512: 32 registers of 64 bytes."""
 VECTOR = 64 if WIDE else 32
 """Bytes of a vector."""
 INT = ir.IntType(64)

@@ -18,7 +18,7 @@ import numpy as np
 from ....errors import LimitError
 from ....kernels.answers import DEAD, NEVER
 from ...automata.byte_table import byte_table
-from ...automata.charsets import ALL, segments_of
+from ...automata.charsets import ALL, contains, segments_of
 from ...automata.conditions import subsets_of
 from ...automata.dfa import Numbers, minimise
 from ...automata.positions import Joint, Product, Subsets, too_many_states
@@ -250,8 +250,7 @@ class Conjunction:
             yield state
             spend(20)
             if char not in atoms:
-                held = (any(low <= ord(char) <= high for low, high in ranges) for ranges in self.atoms)
-                atoms[char] = next((atom for atom, is_in in enumerate(held) if is_in), DEAD)
+                atoms[char] = next((atom for atom, ranges in enumerate(self.atoms) if contains(ranges, char)), DEAD)
             state = DEAD if atoms[char] == DEAD else self.row(state)[atoms[char]]
             if state == DEAD:
                 return

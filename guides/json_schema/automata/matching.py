@@ -6,11 +6,10 @@ be too large.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence as ListOf
 from itertools import count
 
-from ...automata.charsets import LAST
+from ...automata.charsets import contains
 from ...limits import spend
 from ...regex.tree import ENDLESS, Known, lengths
 from ...syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence, Table
@@ -80,9 +79,8 @@ class _Places:
         known = self._known.get(ranges)
         if known is None:
             spend(20 * len(self._text))
-            found = (bisect_right(ranges, (ord(char), LAST + 1)) for char in self._text)
-            within = (at > 0 and ord(char) <= ranges[at - 1][1] for at, char in zip(found, self._text, strict=True))
-            known = self._known[ranges] = sum(1 << place for place, is_in in enumerate(within) if is_in)
+            places = (place for place, char in enumerate(self._text) if contains(ranges, char))
+            known = self._known[ranges] = sum(1 << place for place in places)
         return known
 
     def _of_word(self, data: bytes) -> int:

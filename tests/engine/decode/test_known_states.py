@@ -18,7 +18,7 @@ Said = list[tuple[tuple[int, ...], str, str]]
 
 
 def said(generator: Any, asking: bool, **options: Any) -> Said:
-    """What comes of three prompts, twice, so that the second time much is known; `asking` each time, or by that.
+    """Results of three prompts, twice, so that the second time most states are known; `asking` each time, or not.
 
     Texts of which log-probabilities are recorded ask for each of their tokens.
     """

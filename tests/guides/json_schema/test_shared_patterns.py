@@ -1,4 +1,4 @@
-"""What a process keeps of patterns serves all schemas: no interrupt leaves it half made."""
+"""Caches of patterns serve all schemas of a process: no interrupt leaves one half made."""
 
 from __future__ import annotations
 
