@@ -458,8 +458,7 @@ _OPTIONS = (
         multiple=True,
         callback=read_tags,
         help="Free text with constrained parts between these markers; FILE has the constraint: a schema in .json, a "
-        "grammar "
-        'in .lark or .gbnf, a pattern in .regex; "" for no marker at the end; repeatable.',
+        'grammar in .lark or .gbnf, a pattern in .regex; "" for no marker at the end; repeatable.',
     ),
     click.option("--max-work", metavar="STEPS", type=click.IntRange(1), help=_MAX_WORK),
     click.option("--max-memory", metavar="MIB", type=click.IntRange(1), help=_MAX_MEMORY),
