@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import Any
 
 import numpy as np
@@ -113,35 +113,25 @@ def by_cut(chunks: Sequence[Chunk], *, is_cut: bool = True) -> list[list[int]]:
     A chunk may read blocks that another chunk fills. The other one starts earlier in its text, and so runs first.
     is_cut: False to treat all starts above 0 as equal, for models with states, which reuse no prefixes
     """
-    alike: dict[tuple[int, int], list[int]] = {}
-    for row in sorted(range(len(chunks)), key=lambda row: chunks[row].table.slot):
+
+    def cut(row: int) -> tuple[int, int]:
         start, width = len(chunks[row].table.tokens), len(chunks[row].tokens)
-        alike.setdefault((start if is_cut else min(start, 1), width), []).append(row)
-    return [alike[cut] for cut in sorted(alike)]
+        return start if is_cut else min(start, 1), width
+
+    order = sorted(range(len(chunks)), key=lambda row: (cut(row), chunks[row].table.slot))
+    return [list(alike) for _, alike in groupby(order, cut)]
 
 
 def by_length(chunks: Sequence[Chunk]) -> list[list[int]]:
     """Group neighbours of equal width in the order of starts, for the reason in `by_cut`."""
     order = sorted(range(len(chunks)), key=lambda row: (len(chunks[row].table.tokens), len(chunks[row].tokens)))
-    groups: list[list[int]] = []
-    for row in order:
-        if not groups or len(chunks[groups[-1][0]].tokens) != len(chunks[row].tokens):
-            groups.append([])
-        groups[-1].append(row)
-    return groups
+    return [list(alike) for _, alike in groupby(order, lambda row: len(chunks[row].tokens))]
 
 
 def by_width(chunks: Sequence[Chunk]) -> list[list[int]]:
     """Group neighbours of similar width in the order of starts. The rows of a group are padded to one width."""
     order = sorted(range(len(chunks)), key=lambda row: len(chunks[row].table.tokens))
-    groups: list[list[int]] = []
-    size = -1
-    for row in order:
-        if (len(chunks[row].tokens) - 1).bit_length() != size:
-            size = (len(chunks[row].tokens) - 1).bit_length()
-            groups.append([])
-        groups[-1].append(row)
-    return groups
+    return [list(alike) for _, alike in groupby(order, lambda row: (len(chunks[row].tokens) - 1).bit_length())]
 
 
 def ends_of(states: Tensor, widths: Sequence[int], ends: Sequence[int] | None) -> Tensor:
@@ -257,10 +247,10 @@ class BodyRunner:
             step = self._packed.step(chunks, storage)
             ids, positions = torch.tensor([step.ids, step.positions], device=self._device).view(2, len(chunks), -1)
             layers = [TurnLayer(step, number) for number in range(len(storage.layers))]
-            run = self._packed.over(step)
+            run = partial(self._packed.run, step=step)
         if self._modules.takes_positions:
             more["position_ids"] = positions
-        with self._scans.of(network, ids.shape[1]), self._carrier.shown(network, layers, before) as shown:
+        with self._scans.of(network, ids.shape[1]), self._carrier(network, layers, before) as shown:
             states = run(ids, use_cache=True, **shown.arguments, **more)
         storage.store(slots, shown.found)
         return states

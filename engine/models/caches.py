@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -140,118 +141,84 @@ class StateInputs:
         self.found: States = {}
 
 
-class Carrier(Protocol):
-    """A means to pass recurrent states to a body and to read the new ones."""
-
-    def shown(self, body: Any, attention: Sequence[Any], states: States | None) -> Any:
-        """Return a context manager of `StateInputs` for a call of the body. states: of all rows; None if they begin"""
-        ...
+Carrier = Callable[[Any, Sequence[Any], States | None], AbstractContextManager[StateInputs]]
+"""Function that passes recurrent states to a body. It takes the body, the attention layers of a pass, and the states of
+all rows, None if they begin; and returns a context manager of `StateInputs` for a call of the body."""
 
 
-class CacheCarrier:
-    """Carrier of states in the layers of transformers' cache: nearly all architectures."""
-
-    def __init__(self, kinds: Sequence[LayerMemory], name: str) -> None:
-        self._kinds = kinds
-        self._name = name
-
-    @contextmanager
-    def shown(self, body: Any, attention: Sequence[Any], states: States | None) -> Generator[StateInputs, None, None]:
-        """Yield the cache of a pass, with the given attention layers."""
-        layers: list[Any] = []
-        for number, kind in enumerate(self._kinds):
-            if kind.states and kind.reach is not None:
-                layers.append(BothLayer(number, kind.states, states, attention[number]))
-            elif kind.states:
-                layers.append(StateLayer(number, kind.states, states))
-            else:
-                layers.append(attention[number] if kind.reach is not None else NoLayer())
-        now = StateInputs({self._name: Cache(layers=layers)})
-        yield now
-        for layer in layers:
-            if isinstance(layer, StateLayer):
-                now.found |= layer.found()
+@contextmanager
+def _in_layers(
+    kinds: Sequence[LayerMemory], name: str, body: Any, attention: Sequence[Any], states: States | None
+) -> Generator[StateInputs]:
+    """Pass states in the layers of transformers' cache: nearly all architectures."""
+    layers: list[Any] = []
+    for number, (kind, own) in enumerate(zip(kinds, attention, strict=False)):
+        if kind.states and kind.reach is not None:
+            layers.append(BothLayer(number, kind.states, states, own))
+        elif kind.states:
+            layers.append(StateLayer(number, kind.states, states))
+        else:
+            layers.append(NoLayer() if kind.reach is None else own)
+    now = StateInputs({name: Cache(layers=layers)})
+    yield now
+    for layer in layers:
+        if isinstance(layer, StateLayer):
+            now.found |= layer.found()
 
 
-class ListCarrier:
-    """Carrier of states in lists of the model's own cache class, with an entry for each layer: MiniMax."""
-
-    def __init__(self, kinds: Sequence[LayerMemory], name: str, cache: Any, lists: Sequence[str]) -> None:
-        self._kinds = kinds
-        self._name = name
-        self._class: Any = type(cache)
-        self._lists = lists
-
-    @contextmanager
-    def shown(self, body: Any, attention: Sequence[Any], states: States | None) -> Generator[StateInputs, None, None]:
-        """Yield the cache of a pass; entries of layers that begin are None."""
-        cache: Any = self._class()
-        cache.layers = [
-            NoLayer() if kind.reach is None else layer for kind, layer in zip(self._kinds, attention, strict=True)
-        ]
-        for name in self._lists:
-            setattr(cache, name, [(states or {}).get((number, name)) for number in range(len(self._kinds))])
-        now = StateInputs({self._name: cache})
-        yield now
-        for name in self._lists:
-            now.found |= {(number, name): x for number, x in enumerate(getattr(cache, name)) if isinstance(x, Tensor)}
+@contextmanager
+def _in_lists(
+    kinds: Sequence[LayerMemory], name: str, kind_of_cache: Any, lists: Sequence[str],
+    body: Any, attention: Sequence[Any], states: States | None,
+) -> Generator[StateInputs]:  # fmt: skip
+    """Pass states in lists of the model's own cache class, with an entry for each layer: MiniMax."""
+    cache: Any = kind_of_cache()
+    cache.layers = [NoLayer() if kind.reach is None else own for kind, own in zip(kinds, attention, strict=True)]
+    for each in lists:
+        setattr(cache, each, [(states or {}).get((number, each)) for number in range(len(kinds))])
+    now = StateInputs({name: cache})
+    yield now
+    for each in lists:
+        now.found |= {(number, each): x for number, x in enumerate(getattr(cache, each)) if isinstance(x, Tensor)}
 
 
-class ModuleCarrier:
-    """Carrier of states in attributes of the model's modules: RecurrentGemma. It restores them after each pass.
+@contextmanager
+def _in_attributes(
+    caches: Carrier, places: Sequence[tuple[str, str]], body: Any, attention: Sequence[Any], states: States | None
+) -> Generator[StateInputs]:
+    """Pass states in attributes of the body's modules, and restore these after the pass: RecurrentGemma.
 
     places: names of modules and attributes
     """
-
-    def __init__(self, caches: CacheCarrier, places: Sequence[tuple[str, str]]) -> None:
-        self._caches = caches
-        self._places = places
-        self._held: tuple[Any, list[tuple[Any, str]]] = None, []
-
-    @contextmanager
-    def shown(self, body: Any, attention: Sequence[Any], states: States | None) -> Generator[StateInputs, None, None]:
-        """Set the attributes for the rows of a pass; to None if they begin."""
-        known, places = self._held
-        if known is not body:
-            places = [(body.get_submodule(module), name) for module, name in self._places]
-            self._held = body, places
-        before = [getattr(module, name) for module, name in places]
-        try:
-            for number, (module, name) in enumerate(places):
-                setattr(module, name, None if states is None else states[number])
-            with self._caches.shown(body, attention, None) as now:
-                yield now
-            now.found = {number: getattr(module, name) for number, (module, name) in enumerate(places)}
-        finally:
-            for (module, name), value in zip(places, before, strict=True):
-                setattr(module, name, value)
-
-
-class OutputCarrier:
-    """Carrier of states that the model takes and returns as a list of tensors: RWKV.
-
-    name: name of the argument and of the output
-    """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    @contextmanager
-    def shown(self, body: Any, attention: Sequence[Any], states: States | None) -> Generator[StateInputs, None, None]:
-        """Yield the list; None if the rows begin."""
-        now = StateInputs({self._name: None if states is None else [states[number] for number in range(len(states))]})
-        outputs: list[Any] = []
-
-        def keep(module: Any, given: Any, output: Any) -> None:
-            outputs.append(output)
-
-        hook = body.register_forward_hook(keep)
-        try:
+    owners = [(body.get_submodule(module), name) for module, name in places]
+    before = [getattr(module, name) for module, name in owners]
+    try:
+        for number, (module, name) in enumerate(owners):
+            setattr(module, name, None if states is None else states[number])
+        with caches(body, attention, None) as now:
             yield now
-        finally:
-            hook.remove()
-        found: list[Tensor] = outputs[-1][self._name]
-        now.found = dict(enumerate(found))
+        now.found = {number: getattr(module, name) for number, (module, name) in enumerate(owners)}
+    finally:
+        for (module, name), value in zip(owners, before, strict=True):
+            setattr(module, name, value)
+
+
+@contextmanager
+def _in_outputs(name: str, body: Any, attention: Sequence[Any], states: States | None) -> Generator[StateInputs]:
+    """Pass states as a list of tensors, an argument and an output of the same name: RWKV."""
+    now = StateInputs({name: None if states is None else [states[number] for number in range(len(states))]})
+    outputs: list[Any] = []
+
+    def keep(module: Any, given: Any, output: Any) -> None:
+        outputs.append(output)
+
+    hook = body.register_forward_hook(keep)
+    try:
+        yield now
+    finally:
+        hook.remove()
+    found: list[Tensor] = outputs[-1][name]
+    now.found = dict(enumerate(found))
 
 
 def find_carrier(body: Any, kinds: Sequence[LayerMemory], name: str, ids: Tensor) -> Carrier:
@@ -260,9 +227,9 @@ def find_carrier(body: Any, kinds: Sequence[LayerMemory], name: str, ids: Tensor
     States are in module attributes that the pass changes, or else in lists of tensors of the cache, or in its layers.
     name: the body's cache argument; "state" for a list of tensors (RWKV)
     """
-    caches = CacheCarrier(kinds, name)
+    caches = partial(_in_layers, kinds, name)
     if name == "state":
-        return OutputCarrier(name)
+        return partial(_in_outputs, name)
     if not any(kind.states for kind in kinds):
         return caches
     before = dict(_attributes(body))
@@ -273,9 +240,9 @@ def find_carrier(body: Any, kinds: Sequence[LayerMemory], name: str, ids: Tensor
         for (module, attribute), value in before.items():
             setattr(body.get_submodule(module), attribute, value)
     if changed:
-        return ModuleCarrier(caches, changed)
-    lists = [] if cache is None else [name for name, value in _held(cache) if _is_list(value)]
-    return ListCarrier(kinds, name, cache, lists) if lists else caches
+        return partial(_in_attributes, caches, changed)
+    lists = [] if cache is None else [each for each, value in _held(cache) if _is_list(value)]
+    return partial(_in_lists, kinds, name, type(cache), lists) if lists else caches
 
 
 def _attributes(body: Any) -> Iterator[tuple[tuple[str, str], Any]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from threading import RLock
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -139,10 +138,6 @@ class PackedRunner:
     def step(self, chunks: Sequence[Chunk], storage: Any) -> PackedStep:
         """Return the attention metadata of chunks."""
         return PackedStep(chunks, storage, self._reaches, self._device)
-
-    def over(self, step: PackedStep) -> Callable[..., Tensor]:
-        """Return a function that calls the modules for the chunks of a step."""
-        return partial(self.run, step=step)
 
     def _states(self, ids: Tensor, positions: Tensor, step: PackedStep | DeviceStep, **further: Any) -> Tensor:
         """Return states [tokens, size] of a step's tokens."""
