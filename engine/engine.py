@@ -20,7 +20,8 @@ from .decode.sequence import CommittedPrefix, Request
 from .handle import Handle, Pairs
 from .memory.pool import free_bytes, shown_size
 from .memory.tables import BLOCK
-from .models.protocol import Model, SourceModel, check_model, media_of
+from .models.media.encoder import media_of
+from .models.protocol import Model, SourceModel, check_model
 from .options import Options, RunOptions
 from .prompts.given import AnyPrompts, prompts_of
 from .results import Generation, keeping

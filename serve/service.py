@@ -11,7 +11,8 @@ from typing import Any, cast
 from ..checks import conforms
 from ..engine.engine import Engine
 from ..engine.generator import Generator as TextGenerator
-from ..engine.models.protocol import Model, SourceModel, kinds_read
+from ..engine.models.media.encoder import kinds_read
+from ..engine.models.protocol import Model, SourceModel
 from ..engine.prompts import describe
 from ..engine.prompts.description import with_description
 from ..engine.prompts.encoding import Extras, Verbatim, ids_of, written

@@ -9,16 +9,8 @@ from ...checks import conforms
 from ...errors import BudgetError, OptionError
 from ...guides.tagged.after_guide import AfterGuide
 from ..models.generation_config import NOTHING, Suppressed
-from ..models.protocol import (
-    BEGIN,
-    DraftedModel,
-    Model,
-    ReadMedia,
-    ScoringModel,
-    SourceModel,
-    media_of,
-    words_behind,
-)
+from ..models.media.encoder import media_of
+from ..models.protocol import BEGIN, DraftedModel, Model, ReadMedia, ScoringModel, SourceModel, words_behind
 from ..options import GREEDY, Options
 from ..prompts.encoding import Ids, continued, read
 from ..prompts.given import Prompt, media_in

@@ -19,14 +19,14 @@ from .body import AttentionMasks, BodyRunner
 from .caches import find_carrier
 from .generation_config import answers_bare, begin_of, eos_ids, forces_end, suppressed_of
 from .head import Head, HeadedModel, QuantizedHead, described_head, find_head, states_of
-from .media.encoder import MediaEncoder
+from .media.encoder import MediaEncoder, kinds_read
 from .media.families import family_of
 from .media.processing import is_processor
 from .modules import Modules
 from .packed.decoder import DescribedDecoder
 from .packed.lora import LoraAdapters
 from .packed.runner import PackedRunner
-from .protocol import Memory, Runner, kinds_read
+from .protocol import Memory, Runner
 from .stock import cache_argument, entry_device, is_spread
 from .ways import Way, check_numbers, distance, is_rounding, is_to_be_verified, tolerance, way_of
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -12,7 +12,6 @@ from ...checks import shown
 from ...errors import OptionError
 from ...guides.protocol import Guide
 from ...tokenizers_adapter import Vocabulary
-from ..media import Media
 from ..memory.tables import Chunk
 
 Hidden = Any
@@ -165,84 +164,6 @@ class ReadMedia(NamedTuple):
     held: tuple[Any, ...]
 
 
-class MediaPart(Protocol):
-    """The image and audio parts of a model. Ids of feature rows are below BEGIN, and equal for equal contents."""
-
-    @property
-    def marks(self) -> Mapping[str, str]:
-        """Placeholders in a text by supported kind, "image" and "audio"."""
-        ...
-
-    @property
-    def has_template(self) -> bool:
-        """True if there is a chat template."""
-        ...
-
-    @property
-    def joins_prompts(self) -> bool:
-        """True if all tokens of a prompt attend to each other. Prompts without images are then not supported."""
-        ...
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of cached images, audio and features."""
-        ...
-
-    def read(self, text: str, media: Sequence[Media], what: str) -> ReadMedia:
-        """Return the ids of a text with a mark for each image or audio. what: name of the prompt in messages
-
-        Raises OptionError unless there are as many marks as images and audio, and MediaError for unreadable ones.
-        """
-        ...
-
-    def expanded(self, text: str, media: Sequence[Media], what: str) -> tuple[str, tuple[Any, ...]]:
-        """Return a text with placeholders of rows for its marks, and the contents of the rows.
-
-        Raises OptionError unless there are as many marks as images and audio.
-        """
-        ...
-
-    def beginning(self, text: str) -> list[int]:
-        """Return the tokens that the tokenizer adds before a text."""
-        ...
-
-    def placed(self, ids: Sequence[int], held: Sequence[Any], what: str) -> ReadMedia:
-        """Return the ids of an encoded expanded text, with row ids in place of placeholders. Raises OptionError."""
-        ...
-
-    def held(self, ids: Sequence[int], media: Sequence[Media]) -> tuple[Any, ...]:
-        """Return the contents to keep while ids of a prompt with these images and audio are in use.
-
-        Raises OptionError for ids of rows with unknown contents.
-        """
-        ...
-
-    def whole(self, pending: Sequence[int], count: int) -> int:
-        """Return `count`, or a number near it that does not divide tokens with bidirectional attention.
-
-        pending: tokens to read; count: number of them that a step is to read
-        """
-        ...
-
-    def prepare(self, ids: Sequence[int]) -> None:
-        """Compute missing features of the rows among some ids. Raises the exceptions of the vision or audio part."""
-        ...
-
-    def forget(self) -> None:
-        """Drop all features. Later use computes them again."""
-        ...
-
-
-@runtime_checkable
-class MediaModel(Model, Protocol):
-    """A model that may have image and audio parts."""
-
-    @property
-    def media(self) -> MediaPart | None:
-        """The image and audio parts; None for a text model."""
-        ...
-
-
 class ListingModel(Model, Protocol):
     """A model that computes logits of different tokens for each sequence in one call."""
 
@@ -280,17 +201,6 @@ class SourceModel(Model, Protocol):
     def source_bytes(self, length: int) -> int:
         """Bytes of an encoded source of `length` tokens."""
         ...
-
-
-def media_of(model: Model) -> MediaPart | None:
-    """Return the image and audio parts of a model; None for a text model."""
-    return model.media if isinstance(model, MediaModel) else None
-
-
-def kinds_read(model: Model) -> tuple[str, ...]:
-    """Return the kinds of content besides text that a model reads: "image", "audio"."""
-    media = media_of(model)
-    return () if media is None else tuple(media.marks)
 
 
 _OF_MODELS = (

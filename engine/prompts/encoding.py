@@ -18,7 +18,8 @@ from typing import Any, cast
 from ...checks import brief, shown
 from ...errors import OptionError
 from ..media import KINDS, Media
-from ..models.protocol import BEGIN, Model, ReadMedia, kinds_read, media_of
+from ..models.media.encoder import kinds_read, media_of
+from ..models.protocol import BEGIN, Model, ReadMedia
 from .given import Prompt, held_by, is_chat, marked_for, media_in, prompt_of
 
 Ids = tuple[int, ...]

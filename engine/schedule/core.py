@@ -23,7 +23,8 @@ from ..drawing.populations import Population, Populations
 from ..memory.pool import BlockPool, TokenPool
 from ..memory.tables import BLOCK, BlockTable
 from ..memory.weights import Weights
-from ..models.protocol import MEMORY_ERRORS, Hidden, MediaPart, Model, ScoringModel, SourceModel, media_of
+from ..models.media.encoder import MediaEncoder, media_of
+from ..models.protocol import MEMORY_ERRORS, Hidden, Model, ScoringModel, SourceModel
 from ..search import Beam, Target
 from .call import Call, GuideQueue, Preparation, RequestOutput, SequenceGroup, Work
 from .scheduler import SHORT, Budget, Scheduler, SchedulerConfig, StepPlan, in_line
@@ -303,7 +304,7 @@ class EngineCore:
             self._budget.note(plan.written, plan.prompted, perf_counter() - begin)
         return True
 
-    def _prepare(self, media: MediaPart, plan: StepPlan) -> bool:
+    def _prepare(self, media: MediaEncoder, plan: StepPlan) -> bool:
         """Compute features of images and audio that a step reads. A failure is an error of its own request only.
 
         Return False if one failed. The others read again in the next step.

@@ -11,7 +11,7 @@ from torch import Tensor
 from ....errors import OptionError
 from ...media import Media
 from ...memory.tables import Chunk
-from ..protocol import BEGIN, ReadMedia
+from ..protocol import BEGIN, Model, ReadMedia
 from ..stock import entry_device
 from .families import Family
 from .features import FeatureStore, MediaContent, MediaInputs, media_key
@@ -35,8 +35,9 @@ class DecoderInputs(NamedTuple):
 
 
 class MediaEncoder:
-    """The `MediaPart` of a multimodal model of transformers.
+    """The image and audio parts of a multimodal model of transformers.
 
+    Ids of feature rows are below BEGIN, and equal for equal contents.
     model: the whole model; body: its decoder; processor: its processor
     Raises OptionError for a processor that does not belong to the model.
     """
@@ -76,21 +77,24 @@ class MediaEncoder:
         self._store.forget()
 
     def read(self, text: str, media: Sequence[Media], what: str) -> ReadMedia:
-        """See `MediaPart`."""
+        """Return the ids of a text with a mark for each image or audio. what: name of the prompt in messages
+
+        Raises OptionError unless there are as many marks as images and audio, and MediaError for unreadable ones.
+        """
         expanded, contents = self.expanded(text, media, what)
         return self.placed(self.processing.encoded(expanded), contents, what)
 
     def expanded(self, text: str, media: Sequence[Media], what: str) -> tuple[str, tuple[MediaContent, ...]]:
-        """See `MediaPart`."""
+        """Return a text with placeholders of rows for its marks, and the contents of the rows. Raises OptionError."""
         contents = tuple(self._contents(media))
         return self.processing.expanded(text, media, [content.text for content in contents], what), contents
 
     def beginning(self, text: str) -> list[int]:
-        """See `MediaPart`."""
+        """Return the tokens that the tokenizer adds before a text."""
         return self.processing.beginning(text)
 
     def placed(self, ids: Sequence[int], held: Sequence[MediaContent], what: str) -> ReadMedia:
-        """See `MediaPart`."""
+        """Return the ids of an encoded expanded text, with row ids in place of placeholders. Raises OptionError."""
         if not held:
             return ReadMedia(tuple(ids), ())
         rows: dict[int, list[int]] = {place: [] for place in self.processing.places.values()}
@@ -111,7 +115,7 @@ class MediaEncoder:
 
     @property
     def joins_prompts(self) -> bool:
-        """True if all tokens of a prompt attend to each other."""
+        """True if all tokens of a prompt attend to each other. Prompts without images are then not supported."""
         return self._family.mutual == "prompt"
 
     def joined(self, ids: tuple[int, ...], held: Sequence[MediaContent]) -> ReadMedia:
@@ -122,19 +126,25 @@ class MediaEncoder:
         return ReadMedia(tuple(row_id(whole.key, number) for number in range(whole.rows)), (whole,))
 
     def held(self, ids: Sequence[int], media: Sequence[Media]) -> tuple[MediaContent, ...]:
-        """See `MediaPart`."""
+        """Return the contents to keep while ids of a prompt with these images and audio are in use.
+
+        Raises OptionError for ids of rows with unknown contents.
+        """
         contents = self._contents(media)
         return (*contents, *self._store.contents(runs_in(ids)))
 
     def whole(self, pending: Sequence[int], count: int) -> int:
-        """Adjust a number of tokens to read, so that tokens with bidirectional attention are read together."""
+        """Return `count`, or a number near it that does not divide tokens with bidirectional attention.
+
+        pending: tokens to read; count: number of them that a step is to read
+        """
         if not self._family.mutual or not 0 < count < len(pending) or pending[count] >= BEGIN:
             return count
         run = next(run for run in runs_in(pending) if run.place + run.length > count)
         return count if run.place >= count else run.place or run.length
 
     def prepare(self, ids: Sequence[int]) -> None:
-        """See `MediaPart`."""
+        """Compute missing features of the rows among some ids. Raises the exceptions of the vision or audio part."""
         self._store.features_of(run.key for run in _runs(ids))
 
     def inputs(self, chunks: Sequence[Chunk], ids: Sequence[int], places: Sequence[int]) -> DecoderInputs:
@@ -247,6 +257,17 @@ class MediaEncoder:
     def _of_prompt(self, content: MediaContent) -> tuple[Tensor, ...]:
         """Return the rows of a prompt: embeddings of its tokens, and rows of its images."""
         return (self._states(content.tokens, list(runs_in(content.tokens)))[0],)
+
+
+def media_of(model: Model) -> MediaEncoder | None:
+    """Return the image and audio parts of a model; None for a text model."""
+    return getattr(model, "media", None)
+
+
+def kinds_read(model: Model) -> tuple[str, ...]:
+    """Return the kinds of content besides text that a model reads: "image", "audio"."""
+    media = media_of(model)
+    return () if media is None else tuple(media.marks)
 
 
 def _runs(tokens: Sequence[int]) -> list[RowRun]:
