@@ -1,4 +1,4 @@
-"""Backends of the device batch: input and output of one launch."""
+"""Backends of the device batch: input and output of one launch, and what a backend keeps between launches."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ...kernels.lanes.layout import CLASSES, EMPTY, FREE, UNKNOWN, LaunchState, SlotState, StateTables, advance, begin
 from ...kernels.logits.select import masked_argmax, masked_sample
+from ...tokenizers_adapter import Vocabulary
 from ..memory.tables import BLOCK, BlockTable, Chunk
 from ..models.protocol import DraftedModel, Memory, Model
 from .state_table import DENSE, DeviceStateTable, News, charsets
@@ -65,25 +67,86 @@ class DeviceBatchModel(Model, Protocol):
         ...
 
 
+class DeviceTables:
+    """The state table, and the state of slots between launches, in tensors of a device. known, kept: see layout.py"""
+
+    def __init__(self, records: DeviceStateTable, vocabulary: Vocabulary, device: torch.device) -> None:
+        self._device = device
+        self._pins = device.type == "cuda"
+        size = vocabulary.size
+
+        def full(value: int, *shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
+            return torch.full(shape, value, dtype=dtype, device=device)
+
+        self.known = StateTables(
+            masks=full(0, records.count, (size + 31) // 32),
+            forced=full(-1, records.count),
+            loops=full(0, records.count, 3, dtype=torch.int64),
+            charsets=torch.as_tensor(charsets(vocabulary)).to(device),
+            keys=full(EMPTY, records.capacity, dtype=torch.int64),
+            values=full(0, records.capacity),
+            dense=full(UNKNOWN, records.count),
+            classes=full(0, DENSE, size, dtype=torch.uint8),
+            targets=full(UNKNOWN, DENSE, CLASSES),
+        )
+        self.kept = SlotState(last=full(0, LANES), records=full(UNKNOWN, LANES), ends=full(0, LANES))
+
+    def write(self, news: News) -> None:
+        """Apply changes to the state table on the device."""
+        known = self.known
+        if news.forgotten:
+            known.keys.fill_(EMPTY)
+            known.dense.fill_(UNKNOWN)
+            known.forced.fill_(-1)
+        if news.masks:
+            masks = np.stack(list(news.masks.values())).view(np.int32)
+            known.masks[self._places(list(news.masks))] = self._moved(masks)
+        if news.loops:
+            known.loops[self._places(list(news.loops))] = self._moved(np.stack(list(news.loops.values())))
+        if news.forced:
+            tokens = np.array(list(news.forced.values()), np.int32)
+            known.forced[self._places(list(news.forced))] = self._moved(tokens)
+        if news.transitions:
+            places, keys, values = (np.array(column) for column in zip(*news.transitions, strict=True))
+            where = self._places(places.tolist())
+            known.keys[where] = self._moved(keys.astype(np.int64))
+            known.values[where] = self._moved(values.astype(np.int32))
+        if news.dense:
+            rows = self._places(list(news.dense))
+            records, classes, targets = zip(*news.dense.values(), strict=True)
+            known.dense[self._places(list(records))] = rows.to(torch.int32)
+            known.classes[rows] = self._moved(np.stack(classes))
+            known.targets[rows] = self._moved(np.stack(targets))
+        if news.targets:
+            found = np.array(news.targets, np.int64)
+            where = self._moved(found[:, 0] * CLASSES + found[:, 1])
+            known.targets.view(-1)[where] = self._moved(found[:, 2].astype(np.int32))
+
+    def _places(self, numbers: list[int]) -> Tensor:
+        return self._moved(np.array(numbers, np.int64))
+
+    def _moved(self, given: NDArray[Any]) -> Tensor:
+        return self.staged(given).to(self._device, non_blocking=True)
+
+    def staged(self, given: NDArray[Any]) -> Tensor:
+        """Return a copy in pinned memory. torch keeps it until the device has read it."""
+        staged = torch.empty(given.shape, dtype=_KINDS[given.dtype.name], pin_memory=self._pins)
+        staged.numpy()[...] = given
+        return staged
+
+
+_KINDS = {"uint8": torch.uint8, "int32": torch.int32, "int64": torch.int64, "float64": torch.float64}
+
+
 class HostBackend:
     """A host backend for tests. It runs a launch when its answer is requested, as late as a device may."""
 
     def __init__(self, model: DraftedModel, memory: Memory, records: DeviceStateTable) -> None:
         self._model = model
         self._memory = memory
-        size = model.vocabulary.size
-        self._known = StateTables(
-            np.zeros((records.count, (size + 31) // 32), np.uint32),
-            np.full(records.count, -1, np.int32),
-            np.zeros((records.count, 3), np.int64),
-            charsets(model.vocabulary),
-            np.full(records.capacity, EMPTY, np.int64),
-            np.zeros(records.capacity, np.int32),
-            np.full(records.count, UNKNOWN, np.int32),
-            np.zeros((DENSE, size), np.uint8),
-            np.full((DENSE, CLASSES), UNKNOWN, np.int32),
-        )
-        self._kept = SlotState(np.zeros(LANES, np.int32), np.full(LANES, UNKNOWN, np.int32), np.zeros(LANES, np.int32))
+        self._tables = DeviceTables(records, model.vocabulary, torch.device("cpu"))
+        self._known = StateTables(*(tensor.numpy() for tensor in self._tables.known))
+        self._kept = SlotState(*(tensor.numpy() for tensor in self._tables.kept))
         self._waiting: list[Launch] = []
         self._answers: dict[int, NDArray[np.int32]] = {}
         self._launched = 0
@@ -106,22 +169,7 @@ class HostBackend:
 
     def _run(self, launch: Launch) -> NDArray[np.int32]:
         known = self._known
-        if launch.news.forgotten:
-            known.keys[:] = EMPTY
-            known.dense[:] = UNKNOWN
-            known.forced[:] = -1
-        for number, mask in launch.news.masks.items():
-            known.masks[number] = mask
-        for number, back in launch.news.loops.items():
-            known.loops[number] = back
-        for number, token in launch.news.forced.items():
-            known.forced[number] = token
-        for place, key, value in launch.news.transitions:
-            known.keys[place], known.values[place] = key, value
-        for row, (record, classes, targets) in launch.news.dense.items():
-            known.dense[record], known.classes[row], known.targets[row] = row, classes, targets
-        for row, number, record in launch.news.targets:
-            known.targets[row, number] = record
+        self._tables.write(launch.news)
         begun = begin(launch.rows, launch.width, BLOCK, known, self._kept)
         tokens = np.full(len(begun.ids), -1, np.int32)
         lanes = np.flatnonzero(begun.widths).tolist()

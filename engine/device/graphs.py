@@ -13,27 +13,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...kernels.lanes import triton_lanes
-from ...kernels.lanes.layout import (
-    CLASSES,
-    EMPTY,
-    FREE,
-    HEADER,
-    TOKENS,
-    UNKNOWN,
-    LaunchState,
-    SlotState,
-    StateTables,
-    room_of,
-)
+from ...kernels.lanes.layout import FREE, HEADER, TOKENS, LaunchState, room_of
 from ...kernels.logits.triton_mask import MaskRows, on
 from ...kernels.logits.triton_select import argmax_rows, sample_rows
 from ..memory.tables import BLOCK
 from ..models.blocks.storage import BlockStorage, DeviceRows
 from ..models.head import Head
 from ..models.packed.runner import PackedRunner
-from .backend import FEW, LANES, TOP_K, TOP_P, WIDTHS, Launch
+from .backend import FEW, LANES, TOP_K, TOP_P, WIDTHS, DeviceTables, Launch
 from .capturing import WaitsError, WithoutWaiting
-from .state_table import DENSE, DeviceStateTable, News, charsets
+from .state_table import DeviceStateTable
 
 _RING = 4
 """Number of answer buffers in turn, more than launches in flight."""
@@ -85,26 +74,9 @@ class GraphBackend:
         self._reader = reader
         self._head = head
         self._storage = storage
-        self._records = records
         self._device = device
         self._size: int = vocabulary.size
-        words = (vocabulary.size + 31) // 32
-        self._known = StateTables(
-            torch.zeros((records.count, words), dtype=torch.int32, device=device),
-            torch.full((records.count,), -1, dtype=torch.int32, device=device),
-            torch.zeros((records.count, 3), dtype=torch.int64, device=device),
-            torch.as_tensor(charsets(vocabulary)).to(device),
-            torch.full((records.capacity,), EMPTY, dtype=torch.int64, device=device),
-            torch.zeros(records.capacity, dtype=torch.int32, device=device),
-            torch.full((records.count,), UNKNOWN, dtype=torch.int32, device=device),
-            torch.zeros((DENSE, vocabulary.size), dtype=torch.uint8, device=device),
-            torch.full((DENSE, CLASSES), UNKNOWN, dtype=torch.int32, device=device),
-        )
-        self._kept = SlotState(
-            torch.zeros(LANES, dtype=torch.int32, device=device),
-            torch.full((LANES,), UNKNOWN, dtype=torch.int32, device=device),
-            torch.zeros(LANES, dtype=torch.int32, device=device),
-        )
+        self._tables = DeviceTables(records, vocabulary, device)
         self._graphs: dict[LaunchShape, CapturedGraph] = {}
         self._baked: tuple[Any, ...] = ()
         self._pool: Any = None
@@ -125,7 +97,7 @@ class GraphBackend:
 
     def launch(self, launch: Launch) -> Begin:
         """Start a launch asynchronously."""
-        with on(self._known.masks):  # CUDA events and graphs belong to the current device
+        with on(self._tables.known.masks):  # CUDA events and graphs belong to the current device
             return self._launch(launch)
 
     def _launch(self, launch: Launch) -> Begin:
@@ -134,10 +106,10 @@ class GraphBackend:
         shape = LaunchShape(lanes, launch.width, blocks, launch.is_greedy, launch.is_filtered)
         graph = self._graphs.get(shape) or self._graphs.setdefault(shape, self._prepared(shape))
         self._turn = turn = (self._turn + 1) % _RING
-        self._write(launch.news)
-        graph.rows.copy_(self._staged(launch.rows), non_blocking=True)
+        self._tables.write(launch.news)
+        graph.rows.copy_(self._tables.staged(launch.rows), non_blocking=True)
         if not shape.is_greedy:
-            graph.choices.copy_(self._staged(launch.choices), non_blocking=True)
+            graph.choices.copy_(self._tables.staged(launch.choices), non_blocking=True)
         graph.replay()
         answer, event = self._answers[turn][: graph.answer.numel()].view_as(graph.answer), self._events[turn]
         answer.copy_(graph.answer, non_blocking=True)
@@ -151,49 +123,6 @@ class GraphBackend:
             begun.event.synchronize()
         return begun.answer.numpy().copy()
 
-    def _write(self, news: News) -> None:
-        """Apply changes to the state table on the device."""
-        known = self._known
-        if news.forgotten:
-            known.keys.fill_(EMPTY)
-            known.dense.fill_(UNKNOWN)
-            known.forced.fill_(-1)
-        if news.masks:
-            masks = np.stack(list(news.masks.values())).view(np.int32)
-            known.masks[self._places(list(news.masks))] = self._moved(masks)
-        if news.loops:
-            known.loops[self._places(list(news.loops))] = self._moved(np.stack(list(news.loops.values())))
-        if news.forced:
-            tokens = np.array(list(news.forced.values()), np.int32)
-            known.forced[self._places(list(news.forced))] = self._moved(tokens)
-        if news.transitions:
-            places, keys, values = (np.array(column) for column in zip(*news.transitions, strict=True))
-            where = self._places(places.tolist())
-            known.keys[where] = self._moved(keys.astype(np.int64))
-            known.values[where] = self._moved(values.astype(np.int32))
-        if news.dense:
-            rows = self._places(list(news.dense))
-            records, classes, targets = zip(*news.dense.values(), strict=True)
-            known.dense[self._places(list(records))] = rows.to(torch.int32)
-            known.classes[rows] = self._moved(np.stack(classes))
-            known.targets[rows] = self._moved(np.stack(targets))
-        if news.targets:
-            found = np.array(news.targets, np.int64)
-            where = self._moved(found[:, 0] * CLASSES + found[:, 1])
-            known.targets.view(-1)[where] = self._moved(found[:, 2].astype(np.int32))
-
-    def _places(self, numbers: list[int]) -> Tensor:
-        return self._moved(np.array(numbers, np.int64))
-
-    def _moved(self, given: NDArray[Any]) -> Tensor:
-        return self._staged(given).to(self._device, non_blocking=True)
-
-    def _staged(self, given: NDArray[Any]) -> Tensor:
-        """Return a copy in pinned memory. torch keeps it until the device has read it."""
-        staged = torch.empty(given.shape, dtype=_KINDS[given.dtype.name], pin_memory=self._is_captured)
-        staged.numpy()[...] = given
-        return staged
-
     def _prepared(self, shape: LaunchShape) -> CapturedGraph:
         """Run a launch without reading slots, so that kernels are compiled, and capture it."""
         columns = HEADER + room_of(shape.width) + shape.blocks
@@ -202,7 +131,7 @@ class GraphBackend:
         choices[TOP_K], choices[TOP_P] = self._size, 1
         if not self._is_captured:
             return self._anew(rows, choices, shape)
-        kept = SlotState(*(each.clone() for each in self._kept))
+        kept = [each.clone() for each in self._tables.kept]
         now, beside = torch.cuda.current_stream(self._device), _trial_stream(self._device)
         beside.wait_stream(now)
         with torch.cuda.stream(beside):
@@ -213,7 +142,7 @@ class GraphBackend:
             found = self._captured(rows, choices, shape)
         except WaitsError:
             found = self._anew(rows, choices, shape)
-        for mine, before in zip(self._kept, kept, strict=True):
+        for mine, before in zip(self._tables.kept, kept, strict=True):
             mine.copy_(before)
         return found
 
@@ -234,21 +163,22 @@ class GraphBackend:
 
     def _run(self, rows: Tensor, choices: Tensor, shape: LaunchShape) -> Tensor:
         """Run the launch: begin, read, choose, advance."""
-        begun: LaunchState = triton_lanes.begin(rows, shape.width, BLOCK, self._known, self._kept)
+        known, kept = self._tables.known, self._tables.kept
+        begun: LaunchState = triton_lanes.begin(rows, shape.width, BLOCK, known, kept)
         told = DeviceRows(
             begun.slots, begun.tables, begun.firsts, begun.widths, begun.starts, shape.blocks * BLOCK, shape.width
         )
         states = self._reader.read_static(begun.ids, begun.positions, told, self._storage)
         logits = self._head.raw(states)
         numbers = torch.where(begun.records == FREE, -1, begun.records)
-        masks = self._known.masks
+        masks = known.masks
         given = MaskRows(logits, logits.stride(0), masks, masks.shape[1], masks.shape[0], numbers, self._size)
         if shape.is_greedy:
             tokens, _ = argmax_rows(given)
         else:
             choices = choices.repeat_interleave(shape.width, 1)
             tokens, _ = sample_rows(given, torch.cat([choices, begun.draws[None]]), filtered=shape.is_filtered)
-        return triton_lanes.advance(tokens, begun, self._known, self._kept)
+        return triton_lanes.advance(tokens, begun, known, kept)
 
 
 def _has_graphs(device: torch.device) -> bool:
@@ -262,4 +192,3 @@ def _trial_stream(device: torch.device) -> torch.cuda.Stream:
 
 
 _capturing = Lock()
-_KINDS = {"uint8": torch.uint8, "int32": torch.int32, "int64": torch.int64, "float64": torch.float64}
