@@ -55,6 +55,11 @@ class Facts:
             raise self._unusable(key, value, "a number above 0")
         return float(value)
 
+    def real_or(self, key: str, otherwise: float | None) -> float | None:
+        """Return a number above zero, or another value for a missing number and for 0. Raises ModelError."""
+        value = self.value(key)
+        return otherwise if value is None or (isinstance(value, int | float) and not value) else self.real(key)
+
     def value(self, key: str, default: Any = None) -> Any:
         """Return a value unchanged, or the default."""
         self._asked.add(key)
@@ -153,8 +158,8 @@ def _yarn(facts: Facts) -> dict[str, Any]:
         "beta_fast": facts.real("rope.scaling.yarn_beta_fast", 32.0),
         "beta_slow": facts.real("rope.scaling.yarn_beta_slow", 1.0),
     }
-    if facts.value("rope.scaling.yarn_log_multiplier"):
-        return {**found, "mscale": 1.0, "mscale_all_dim": facts.real("rope.scaling.yarn_log_multiplier")}
+    if (scale := facts.real_or("rope.scaling.yarn_log_multiplier", None)) is not None:
+        return {**found, "mscale": 1.0, "mscale_all_dim": scale}
     key = "rope.scaling.attn_factor" if facts.has("rope.scaling.attn_factor") else "rope.scaling.yarn_attn_factor"
     return {**found, "attention_factor": facts.real(key, 1.0) * (1 + 0.1 * math.log(factor))}
 
@@ -181,21 +186,16 @@ def _llama(facts: Facts) -> dict[str, Any]:
 
 def _mistral3(facts: Facts) -> dict[str, Any]:
     common = _llama(facts)
-    beta = facts.value("attention.temperature_scale")
-    rope = {**common["rope_parameters"], "llama_4_scaling_beta": facts.real("attention.temperature_scale", 1.0)}
+    rope = {**common["rope_parameters"], "llama_4_scaling_beta": facts.real_or("attention.temperature_scale", 0.0)}
     rope.setdefault("original_max_position_embeddings", common["max_position_embeddings"])
-    return {
-        **common,
-        "rope_parameters": {**rope, "llama_4_scaling_beta": rope["llama_4_scaling_beta"] if beta else 0.0},
-    }
+    return {**common, "rope_parameters": rope}
 
 
 def _granite(facts: Facts) -> dict[str, Any]:
     common = _llama(facts)
-    scale = facts.value("attention.scale")
     return {
         **common,
-        "attention_multiplier": facts.real("attention.scale") if scale else common["head_dim"] ** -0.5,
+        "attention_multiplier": facts.real_or("attention.scale", common["head_dim"] ** -0.5),
         "embedding_multiplier": facts.real("embedding_scale", 1.0),
         "residual_multiplier": facts.real("residual_scale", 1.0),
         "logits_scaling": facts.real("logit_scale", 1.0),
@@ -245,7 +245,6 @@ def _gemma3(facts: Facts) -> dict[str, Any]:
         every = facts.count("attention.sliding_window_pattern", 6)
         slide = [(number + 1) % every != 0 for number in range(count)]
     near = {"rope_type": "default", "rope_theta": facts.real("rope.freq_base_swa", 10_000.0)}
-    cap = facts.value("final_logit_softcapping")
     return {
         **common,
         "layer_types": ["sliding_attention" if each else "full_attention" for each in slide],
@@ -253,7 +252,7 @@ def _gemma3(facts: Facts) -> dict[str, Any]:
             "full_attention": _turned(facts, common["head_dim"], 1_000_000.0),
             "sliding_attention": near,
         },
-        "final_logit_softcapping": facts.real("final_logit_softcapping") if cap else None,
+        "final_logit_softcapping": facts.real_or("final_logit_softcapping", None),
     }
 
 

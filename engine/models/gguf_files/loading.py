@@ -148,7 +148,7 @@ class _Loader:
     def _network(self, architecture: Architecture, config: Any, description: DecoderDescription) -> GGUFNetwork:
         """Return the model as bare weights."""
         words = self._take(f"{_EMBEDDING}.weight", (description.vocabulary, description.hidden))
-        embedding = self._quantized_embedding(words, 1.0)
+        embedding = QuantizedEmbedding(_matrix(words))
         head = embedding.matrix
         if not description.tied_head:
             head = self._matrix(_HEAD, description.vocabulary, description.hidden)[0]
@@ -237,15 +237,11 @@ class _Loader:
     def _embedding(self, empty: Any, words: GGUFTensor) -> nn.Module:
         scale = float(getattr(empty, "scalar_embed_scale", 1.0))
         if self._dtype is None:
-            return self._quantized_embedding(words, scale)
+            return QuantizedEmbedding(_matrix(words), scale)
         empty.weight = self._unpacked(words, words.data)
         if "embed_scale" in dict(empty.named_buffers(recurse=False)):
             empty.embed_scale = torch.tensor(scale)
         return empty
-
-    def _quantized_embedding(self, words: GGUFTensor, scale: float) -> QuantizedEmbedding:
-        kind = import_module("gguf").GGMLQuantizationType[words.kind]
-        return QuantizedEmbedding(_matrix(words), partial(self._quants.dequantize, qtype=kind), scale)
 
     def _tied(self, embedding: Any) -> nn.Module:
         """Return a head with the embedding's weights."""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from itertools import chain
 from typing import Any, NamedTuple
@@ -109,8 +109,6 @@ def fill(model: Any, weights: QuantizedWeights) -> Any:
 
     Raises ValueError, with the path, if weights do not fit or are missing.
     """
-    unpack = import_module("gguf").quants.dequantize
-    kinds = import_module("gguf").GGMLQuantizationType
     matrices: dict[str, QuantizedMatrix] = {}
     for path, layer in weights.layers.items():
         module = model.get_submodule(path)
@@ -122,7 +120,7 @@ def fill(model: Any, weights: QuantizedWeights) -> Any:
         if (len(matrix.data), matrix.width) != (rows, width):
             raise ValueError(f"{path} has weights of another size")
         if isinstance(module, nn.Embedding):
-            made: nn.Module = QuantizedEmbedding(matrix, partial(unpack, qtype=kinds[layer.kind]), layer.scale)
+            made: nn.Module = QuantizedEmbedding(matrix, layer.scale)
         else:
             bias = None if module.bias is None else weights.tensors[weights.names[f"{path}.bias"]]
             made = QuantizedLinear(matrix, bias)

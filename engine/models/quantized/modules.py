@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ....kernels.quantized.products import QuantizedMatrix
@@ -15,7 +16,6 @@ from ..threads import run_together, thread_count
 
 _WORTH = 1 << 20
 """Number of multiplications that justify another thread."""
-Unpack = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 
 
 class QuantizedLinear(nn.Module):
@@ -63,11 +63,12 @@ class QuantizedLinear(nn.Module):
 class QuantizedEmbedding(nn.Module):
     """An embedding whose rows are unpacked on demand. scale: factor of the rows"""
 
-    def __init__(self, matrix: QuantizedMatrix, unpack: Unpack, scale: float = 1.0) -> None:
+    def __init__(self, matrix: QuantizedMatrix, scale: float = 1.0) -> None:
         super().__init__()
         self.matrix = matrix
         self.num_embeddings, self.embedding_dim = len(matrix.data), matrix.width
-        self._unpack = unpack
+        gguf: Any = import_module("gguf")
+        self._unpack = partial(gguf.quants.dequantize, qtype=gguf.GGMLQuantizationType[matrix.kind])
         self.scale = scale
 
     @property
