@@ -59,8 +59,6 @@ class DecoderModel(HeadedModel, Sendable):
         kv_cache_dtype: str = "auto",
         adapters: Mapping[str, str] | None = None,
     ) -> None:
-        if tokenizer is None:
-            raise OptionError("a model object needs its tokenizer: models.transformers(model, tokenizer)")
         config = model.config.get_text_config()
         family = family_of(model.config)
         model.eval()

@@ -128,8 +128,6 @@ class EncoderDecoderModel(HeadedModel, Sendable):
     window: int | None = None
 
     def __init__(self, model: Any, tokenizer: Any) -> None:
-        if tokenizer is None:
-            raise OptionError("a model object needs its tokenizer: models.transformers(model, tokenizer)")
         model.eval()
         self.model = model
         self.tokenizer = tokenizer

@@ -65,14 +65,12 @@ class Head:
 
     def __call__(self, hidden: Tensor, ids: Tensor | None) -> Tensor:
         """Return float32 [n, V] or [n, len(ids)] of hidden states [n, hidden size]."""
+        if ids is None:
+            return self.raw(hidden).float()
         if self._layer is not None:
-            out = self.raw(hidden).float()
-            return out if ids is None else out.index_select(1, ids)
-        weight, bias = self._weight, self._bias
-        if ids is not None:
-            weight = weight.index_select(0, ids)
-            bias = None if bias is None else bias.index_select(0, ids)
-        return self._finish(product(hidden, weight, bias)).float()
+            return self.raw(hidden).float().index_select(1, ids)
+        bias = None if self._bias is None else self._bias.index_select(0, ids)
+        return self._finish(product(hidden, self._weight.index_select(0, ids), bias)).float()
 
     def listed(self, hidden: Tensor, rows: Sequence[int], several: Sequence[Tensor]) -> Tensor | None:
         """Return float32 [len(rows), most], the logits of each row's listed tokens; None without a kernel."""
