@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import embedding
 
@@ -71,6 +72,11 @@ class Norm(NamedTuple):
 
     weight: Tensor
     bias: Tensor | None
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Weights and bias in memory; a missing bias is empty."""
+        return self.weight.numpy(), (self.weight.new_empty(0) if self.bias is None else self.bias).numpy()
 
 
 class LinearWeights(NamedTuple):

@@ -29,15 +29,6 @@ _READ = 4
 """Time to read a weight, in multiplications."""
 
 
-class _Room(NamedTuple):
-    """Buffers of kernels, for one block of tokens."""
-
-    states: Reals
-    product: Reals
-    across: Reals
-    sums: Reals
-
-
 class _Layer(NamedTuple):
     """A layer's weights in kernel order; missing ones are empty."""
 
@@ -73,21 +64,16 @@ class HostKernels:
         self._weights = weights
         # Kernels only have addresses of these arrays, so they must live until a step ends, even if weights move.
         self.arrays = [_arrays(own) for own in weights.layers]
-        none = weights.last.weight.new_empty(0)
-        self._last = weights.last.weight.numpy(), (none if weights.last.bias is None else weights.last.bias).numpy()
-        eps = description.norm_eps
-        shapes = {tuple(array.shape for array in own) for own in self.arrays}
-        tallest = max(shape[0] for each in shapes for shape in each if len(shape) == 2)
-        widest = max(shape[1] for each in shapes for shape in each if len(shape) == 2)
-        self._sizes = tallest, max(widest, tallest)
+        self._last = weights.last.arrays
+        shapes = [(*array.shape, 1)[:2] for array in self.arrays[0]]
+        tallest = max(len(array) for array in self.arrays[0] if array.ndim == 2)
+        self._sizes = tallest, max(tallest, *(columns for _, columns in shapes))
         self._numbers = sum(array.size for own in self.arrays for array in own)
-        self._stack: Stack | None = None
-        if len(shapes) == 1:
-            self._stack = Stack(
-                np.array([[array.ctypes.data for array in own] for own in self.arrays], np.int64),
-                np.array([(*shape, 1)[:2] for shape in shapes.pop()], np.int64),
-                np.full((len(self.arrays), 3), eps),
-            )
+        self._stack = Stack(
+            np.array([[array.ctypes.data for array in own] for own in self.arrays], np.int64),
+            np.array(shapes, np.int64),
+            np.full((len(self.arrays), 3), description.norm_eps),
+        )
 
     @staticmethod
     def takes(description: DecoderDescription, weight: Tensor) -> bool:
@@ -99,8 +85,8 @@ class HostKernels:
     def read(self, ids: Tensor, positions: Tensor, step: PackedStep | DeviceStep) -> Tensor:
         """Compute `Backend.read`."""
         slots = step.places.on(positions.device)
-        if self._stack is not None and isinstance(step, PackedStep) and self._is_small(step, len(ids)):
-            return self._read_at_once(ids, positions, slots, self._stack, step)
+        if isinstance(step, PackedStep) and self._is_small(step, len(ids)):
+            return self._read_at_once(ids, positions, slots, step)
         residual = self._weights.embedded(ids, positions)
         cos, sin = (each.numpy() for each in self._weights.angles(positions))
         heads, eps, tokens = self._description.heads, self._description.norm_eps, len(residual)
@@ -117,7 +103,7 @@ class HostKernels:
         normalise_rows(inner, inner, *self._last, eps)
         return residual
 
-    def _read_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, stack: Stack, step: PackedStep) -> Tensor:
+    def _read_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, step: PackedStep) -> Tensor:
         """Compute the states of a small step by the kernel of all layers, including attention."""
         residual = self._weights.embedded(ids, positions)
         inner, description = residual.numpy(), self._description
@@ -130,8 +116,8 @@ class HostKernels:
         cos, sin = (each.numpy() for each in self._weights.angles(positions))
         texts, near = texts_of(step, heads, residual, step.rows, step.long_rows)
         read_layers(
-            inner, queries, mixed, slots.numpy(), cos, sin, stack, texts, *self._last, description.norm_eps, settings,
-            scores, near[0], *self._room(),
+            inner, queries, mixed, slots.numpy(), cos, sin, self._stack, texts, *self._last, description.norm_eps,
+            settings, scores, near[0], *self._room(),
         )  # fmt: skip
         return residual
 
@@ -140,11 +126,11 @@ class HostKernels:
             return False
         return is_undivided(step, self._description.heads)
 
-    def _room(self) -> _Room:
-        """Create a step's buffers for the largest layer. They are not shared, since threads may share a model."""
+    def _room(self) -> tuple[Reals, Reals, Reals, Reals]:
+        """Create a step's buffers, the last arguments of kernels. They are not shared: threads may share a model."""
         (tallest, widest), kind = self._sizes, self._last[0].dtype
         width, lanes = len(self._last[0]), lanes_of(kind)
-        return _Room(np.empty((lanes, width), kind), np.empty((lanes, tallest), kind), *room_of(widest, tallest, kind))
+        return np.empty((lanes, width), kind), np.empty((lanes, tallest), kind), *room_of(widest, tallest, kind)
 
 
 def texts_of(

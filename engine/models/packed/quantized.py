@@ -45,8 +45,7 @@ class QuantizedKernels:
     def __init__(self, description: DecoderDescription, weights: DecoderWeights[QuantizedProducts]) -> None:
         self._description = description
         self._weights = weights
-        none = weights.last.weight.new_empty(0)
-        self._last = weights.last.weight.numpy(), (none if weights.last.bias is None else weights.last.bias).numpy()
+        self._last = weights.last.arrays
         products = [(own.attention, own.out, own.up, own.down) for own in weights.layers]
         layers = [_in_order(*(part.matrices for part in own)) for own in products]
         biases = [_in_order(*(part.biases for part in own)) for own in products]
