@@ -163,7 +163,7 @@ def _eps(module: nn.Module) -> Any:
     return getattr(module, "variance_epsilon", getattr(module, "eps", None))
 
 
-_BENDS = {None: False, "silu": True, "swish": True}
+_WITH_SILU = {None: False, "silu": True, "swish": True}
 
 
 def quick_forward(kind: type[Any]) -> FunctionType | None:
@@ -194,7 +194,7 @@ def _convolution(otherwise: Callable[..., Any]) -> Callable[..., Any]:
         if (
             not like
             or hidden_states.shape[2] != 1
-            or activation not in _BENDS
+            or activation not in _WITH_SILU
             or weight.shape[1:] != conv_state.shape[2:]
         ):
             return otherwise(hidden_states, conv_state, weight, bias, activation)
@@ -203,7 +203,7 @@ def _convolution(otherwise: Callable[..., Any]) -> Callable[..., Any]:
         beside = none[dtype] if bias is None else bias.detach().numpy()
         step_convolution(
             out.numpy(), conv_state.numpy(), new.numpy(), weight.detach().contiguous().numpy(), beside,
-            _BENDS[activation],
+            _WITH_SILU[activation],
         )  # fmt: skip
         return out[:, :, None]
 

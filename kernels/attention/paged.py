@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..jit.aliases import Int, Ints
 from ..jit.arrays import Arrays, Vector
-from ..jit.vectors import INT, LINE, VECTOR, Vectors, in_vectors, place_of, prefetch
+from ..jit.vectors import INT, LINE, VECTOR, Vectors, in_vectors, place_of, prefetch, repeat
 from ..jit.wide import inner_njit, njit
 from .stored import Stored, keep, near_block
 
@@ -40,7 +40,7 @@ def _score_keys(context: Any, line: Any, at: Any, query: Any, keys: Any, first: 
             loaded = [unit.load(builder.gep(line, [at])) for line in lines]
             return [unit.add_product(total, part, those) for total, those in zip(totals, loaded, strict=True)]
 
-        sums = unit.repeat(size, unit.lanes, [unit.zero] * unit.lanes, step)
+        sums = repeat(builder, size, unit.lanes, [unit.zero] * unit.lanes, step)
         # Add up the lanes of `lanes` vectors pairwise, until lane i of one vector has the sum of vector i.
         distance = 1
         while distance < unit.lanes:
@@ -80,7 +80,7 @@ def _mix_values(context: Any, result: Any, line: Any, at: Any, values: Any, firs
             unit.store(unit.add(unit.add(sums[0], sums[1]), unit.add(sums[2], sums[3])), place)
             return []
 
-        unit.repeat(size, unit.lanes, [], step)
+        repeat(builder, size, unit.lanes, [], step)
         return target.get_dummy_value()
 
     return types.void(result, line, at, values, first), build
@@ -177,7 +177,7 @@ def attend_blocks(
             score(scores, queries[token, above:below], keys, head, group, blocks, begin, end, settings[0], near)
             if settings[1] > 0:
                 cap_scores(scores, end - begin, settings[1])
-            normalise(scores, end - begin, own)
+            softmax(scores, end - begin, own)
             mix(out[token, above:below], scores, values, head, group, blocks, begin, end, near)
 
 
@@ -295,7 +295,7 @@ def cap_scores(scores: Reals, count: Int, cap: Any) -> None:
 
 
 @inner_njit
-def normalise(scores: Reals, count: Int, sinks: Reals) -> None:
+def softmax(scores: Reals, count: Int, sinks: Reals) -> None:
     """Replace each row of scores by its softmax, with the row's sink in the denominator if there is one."""
     for number in range(scores.shape[0]):
         line = scores[number]

@@ -22,9 +22,9 @@ from numba import types
 from numba.core import cgutils
 from numpy.typing import NDArray
 
-from ..decoder.products import to_columns, to_rows, wide
+from ..decoder.products import add_products, to_columns, to_rows
 from ..jit.aliases import Int, Ints
-from ..jit.vectors import INT, VECTOR, Vectors, in_vectors, place_of
+from ..jit.vectors import INT, VECTOR, Vectors, in_vectors, place_of, repeat
 from ..jit.wide import inner_njit, njit
 from .paged import LEAST, LN2_HIGH, LN2_LOW, LOG2E, cap_scores, first_seen
 from .stored import Stored, load
@@ -84,7 +84,7 @@ def _weigh(context: Any, scores: Any, count: Any, tops: Any, totals: Any, factor
             return [builder.select(builder.fcmp_ordered(">", new, top), new, top) for new, top in pairs]
 
         before = [unit.load(place) for place in peaks]
-        tops = unit.repeat(arguments[1], 1, before, raise_to)
+        tops = repeat(builder, arguments[1], 1, before, raise_to)
         grown: list[Any] = []
         for old, top, peak, total, factor in zip(before, tops, peaks, sums, less, strict=True):
             scale = _exponentials(unit, builder.fsub(old, top))
@@ -100,7 +100,7 @@ def _weigh(context: Any, scores: Any, count: Any, tops: Any, totals: Any, factor
                 found.append(unit.add(total, weight))
             return found
 
-        for total, place in zip(unit.repeat(arguments[1], 1, grown, weigh), sums, strict=True):
+        for total, place in zip(repeat(builder, arguments[1], 1, grown, weigh), sums, strict=True):
             unit.store(total, place)
         return target.get_dummy_value()
 
@@ -179,7 +179,7 @@ def attend_panels(
                         hide(scores, begins[tile], ends[tile], at)
                         weigh(scores, _PANEL, tops[tile], totals[tile], factors)
                         scale_rows(mixed[tile], factors)
-                        wide(mixed[tile], panel[2], scores)
+                        add_products(mixed[tile], panel[2], scores, True)
             for tile in range(tiles):
                 end_tile(out, mixed[tile], totals[tile], results, heads, head, low + tile * lanes)
 
@@ -246,7 +246,7 @@ def score_panel(scores: Reals, keys: Reals, turned: Reals, seen: Int, cap: Any) 
     for j in range(scores.shape[0]):
         for lane in range(scores.shape[1]):
             scores[j, lane] = 0
-    wide(scores[:seen], keys[:seen], turned)
+    add_products(scores[:seen], keys[:seen], turned, True)
     if cap > 0:
         cap_scores(scores[:seen], scores.shape[1], cap)
 

@@ -111,7 +111,7 @@ def end_layer(
             if up.shape[0] > down.shape[1]:
                 gate(product[token], down.shape[1])
             else:
-                bend(product[token], down.shape[1])
+                gelu(product[token], down.shape[1])
         multiply(states, product, tokens, down, down_bias, across, sums)
         for token in range(tokens):
             add(residual[first + token], states[token])
@@ -135,13 +135,13 @@ def add(row: Reals, more: Reals) -> None:
 def normalise(out: Reals, row: Reals, weight: Reals, bias: Reals, eps: Float) -> None:
     """Normalise a row, see `normalise_rows`."""
     if bias.size > 0:
-        standardise(out, row, weight, bias, eps)
+        layer_norm(out, row, weight, bias, eps)
     else:
-        scale_by_root(out, row, weight, eps)
+        rms_norm(out, row, weight, eps)
 
 
 @inner_njit
-def scale_by_root(out: Reals, row: Reals, weight: Reals, eps: Float) -> None:
+def rms_norm(out: Reals, row: Reals, weight: Reals, eps: Float) -> None:
     """RMS norm (Zhang and Sennrich, 2019, arXiv:1910.07467) of a row; `out` may be the row itself, or longer.
 
     Squares are summed in float32.
@@ -157,7 +157,7 @@ def scale_by_root(out: Reals, row: Reals, weight: Reals, eps: Float) -> None:
 
 
 @inner_njit
-def standardise(out: Reals, row: Reals, weight: Reals, bias: Reals, eps: Float) -> None:
+def layer_norm(out: Reals, row: Reals, weight: Reals, bias: Reals, eps: Float) -> None:
     """Layer norm (Ba, Kiros and Hinton, 2016, arXiv:1607.06450) of a row; `out` may be the row itself, or longer."""
     kind = row.dtype.type
     total = kind(0)
@@ -192,14 +192,14 @@ def place_heads(
     for head in range(heads):
         part = product[head * size : (head + 1) * size]
         if query_norm.size > 0:
-            scale_by_root(part, part, query_norm, eps)
+            rms_norm(part, part, query_norm, eps)
         rotate(queries[head], part, cos, sin)
     if slot < 0:
         return
     for head in range(stored):
         part = product[(heads + head) * size : (heads + head + 1) * size]
         if key_norm.size > 0:
-            scale_by_root(part, part, key_norm, eps)
+            rms_norm(part, part, key_norm, eps)
         rotate(part, part, cos, sin)
         keep(keys[slot // room, head, slot % room], part)
         first = (heads + stored + head) * size
@@ -227,7 +227,7 @@ def gate(row: Reals, width: Int) -> None:
 
 
 @inner_njit
-def bend(row: Reals, width: Int) -> None:
+def gelu(row: Reals, width: Int) -> None:
     """GELU of row[:width] in place, in its form with tanh (Hendrycks and Gimpel, 2016, arXiv:1606.08415)."""
     kind = row.dtype.type
     for i in range(width):
@@ -258,7 +258,7 @@ class Stack(Arrays):
     eps: Table[np.float64]
 
 
-class Texts(Arrays):
+class AttentionInputs(Arrays):
     """Arguments of attention: the KV cache, the reach of each layer, and the rows of the step.
 
     stored: [layers, 2] addresses of keys and of values; shape: [4], of each: blocks, heads, places, row length
@@ -282,7 +282,7 @@ def read_layers(
     cos: Reals,
     sin: Reals,
     stack: Stack,
-    texts: Texts,
+    inputs: AttentionInputs,
     norm: Reals,
     norm_bias: Reals,
     eps: Float,
@@ -304,7 +304,7 @@ def read_layers(
     """
     flat = mixed.reshape(mixed.shape[0], mixed.shape[1] * mixed.shape[2])
     for layer in range(stack.weights.shape[0]):
-        keys, values = stored_at(texts, layer, near)
+        keys, values = stored_at(inputs, layer, near)
         begin_layer(
             queries, keys, values, residual, slots, cos, sin,
             vector_of(stack, layer, 0, residual), vector_of(stack, layer, 1, residual), stack.eps[layer, 0],
@@ -312,7 +312,7 @@ def read_layers(
             vector_of(stack, layer, 4, residual), vector_of(stack, layer, 5, residual), stack.eps[layer, 2],
             states, product, across, sums,
         )  # fmt: skip
-        attend_texts(mixed, queries, keys, values, texts, layer, settings, scratch, near)
+        attend_step(mixed, queries, keys, values, inputs, layer, settings, scratch, near)
         end_layer(
             residual, flat,
             matrix_of(stack, layer, 6, residual), vector_of(stack, layer, 7, residual),
@@ -325,20 +325,20 @@ def read_layers(
 
 
 @inner_njit
-def attend_texts(
+def attend_step(
     mixed: Reals,
     queries: Reals,
     keys: Stored,
     values: Stored,
-    texts: Texts,
+    inputs: AttentionInputs,
     layer: Int,
     settings: Reals,
     scratch: Reals,
     near: Stored,
 ) -> None:
     """Compute attention of one layer for all rows."""
-    window, chunk, none = texts.reaches[layer, 0], texts.reaches[layer, 1], settings[:0]
-    short, long = texts.short, texts.long
+    window, chunk, none = inputs.reaches[layer, 0], inputs.reaches[layer, 1], settings[:0]
+    short, long = inputs.short, inputs.long
     attend_blocks(
         mixed,
         queries,
@@ -363,10 +363,10 @@ def attend_texts(
 
 
 @inner_njit
-def stored_at(texts: Texts, layer: Int, like: Stored) -> tuple[Stored, Stored]:
+def stored_at(inputs: AttentionInputs, layer: Int, like: Stored) -> tuple[Stored, Stored]:
     """Return a layer's keys and values [blocks, heads, places, row length]."""
-    shape = texts.shape[0], texts.shape[1], texts.shape[2], texts.shape[3]
-    return array_at(texts.stored[layer, 0], shape, like), array_at(texts.stored[layer, 1], shape, like)
+    shape = inputs.shape[0], inputs.shape[1], inputs.shape[2], inputs.shape[3]
+    return array_at(inputs.stored[layer, 0], shape, like), array_at(inputs.stored[layer, 1], shape, like)
 
 
 @inner_njit

@@ -5,7 +5,7 @@ some rows by some tokens, stays in registers, with a vector of partial sums for 
 each row and each token. At the end the vectors are reduced all at once by exchanging halves, quarters and so on between
 pairs. Each number is summed in one order in every tile, so a token's result does not depend on the other tokens.
 
-For more tokens (`narrow`, `wide`) a vectoriser would load and store the sums at every step. Here a tile of the result,
+For more tokens (`add_products`) a vectoriser would load and store the sums at every step. Here a tile of the result,
 some rows by one or two vectors of tokens, stays in registers until its sums are done; a step reads a vector of states,
 and broadcasts a number of each row. So the matrix is read in place, without a transposed copy.
 """
@@ -22,8 +22,8 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from ..jit.aliases import Int, Longs
-from ..jit.vectors import INT, VECTOR, WIDE, Vectors, in_vectors, place_of
+from ..jit.aliases import Int, Longs, Truth
+from ..jit.vectors import INT, VECTOR, WIDE, Vectors, in_vectors, place_of, repeat
 from ..jit.wide import inner_njit, njit, shared_njit
 
 Reals = NDArray[np.floating[Any]]
@@ -58,7 +58,7 @@ def _dots_of(tokens: int, rows: int) -> Callable[[Reals, Reals, Reals, Int, Int]
                 pairs = [(part, number) for part in parts for number in numbers]
                 return [unit.add_product(total, *pair) for total, pair in zip(totals, pairs, strict=True)]
 
-            found = unit.repeat(whole, unit.lanes, [unit.zero] * (tokens * rows), step)
+            found = repeat(builder, whole, unit.lanes, [unit.zero] * (tokens * rows), step)
             run = min(rows, unit.lanes)
             for first in range(0, len(found), unit.lanes):
                 several = found[first : first + unit.lanes]
@@ -157,7 +157,7 @@ def _tile_of(height: int, vectors: int) -> Callable[[Reals, Reals, Reals, Int], 
                     grown += [unit.add_product(total, number, part) for total, part in zip(own, parts, strict=True)]
                 return grown
 
-            found = unit.repeat(lines[0][1], 1, [unit.load(out) for out in outs], step)
+            found = repeat(builder, lines[0][1], 1, [unit.load(out) for out in outs], step)
             for vector, out in zip(found, outs, strict=True):
                 unit.store(vector, out)
             return target.get_dummy_value()
@@ -276,10 +276,7 @@ def multiply(out: Reals, states: Reals, tokens: Int, weight: Reals, bias: Reals,
         start = bias[row] if bias.size > 0 else states.dtype.type(0)
         for lane in range(2 * lanes):
             sums[row, lane] = start
-    if tokens <= lanes:
-        narrow(sums, weight, across)
-    else:
-        wide(sums, weight, across)
+    add_products(sums, weight, across, tokens > lanes)
     to_rows(out, sums, tokens, count)
 
 
@@ -304,32 +301,26 @@ def to_columns(across: Reals, states: Reals, tokens: Int, width: Int) -> None:
 
 
 @inner_njit
-def narrow(sums: Reals, weight: Reals, states: Reals) -> None:
-    """sums += weight @ states, for the first vector of tokens."""
+def add_products(sums: Reals, weight: Reals, states: Reals, is_wide: Truth) -> None:
+    """sums += weight @ states, for one vector of tokens, or two if it is wide."""
     count, row = weight.shape[0], 0
     while row + HEIGHT <= count:
-        tall_narrow(sums, weight, states, row)
+        if is_wide:
+            tall_wide(sums, weight, states, row)
+        else:
+            tall_narrow(sums, weight, states, row)
         row += HEIGHT
     while row + 4 <= count:
-        low_narrow(sums, weight, states, row)
+        if is_wide:
+            low_wide(sums, weight, states, row)
+        else:
+            low_narrow(sums, weight, states, row)
         row += 4
     while row < count:
-        line_narrow(sums, weight, states, row)
-        row += 1
-
-
-@inner_njit
-def wide(sums: Reals, weight: Reals, states: Reals) -> None:
-    """sums += weight @ states, for both vectors of tokens."""
-    count, row = weight.shape[0], 0
-    while row + HEIGHT <= count:
-        tall_wide(sums, weight, states, row)
-        row += HEIGHT
-    while row + 4 <= count:
-        low_wide(sums, weight, states, row)
-        row += 4
-    while row < count:
-        line_wide(sums, weight, states, row)
+        if is_wide:
+            line_wide(sums, weight, states, row)
+        else:
+            line_narrow(sums, weight, states, row)
         row += 1
 
 

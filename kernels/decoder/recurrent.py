@@ -20,14 +20,14 @@ Reals = NDArray[np.floating[Any]]
 
 
 @njit(fastmath=FAST, error_model="numpy")
-def step_convolution(out: Reals, states: Reals, new: Reals, weight: Reals, bias: Reals, bends: bool) -> None:
+def step_convolution(out: Reals, states: Reals, new: Reals, weight: Reals, bias: Reals, with_silu: bool) -> None:
     """Convolve each channel over its last inputs, the newest of which is `new`.
 
     out: [rows, channels], output
     states: [rows, channels, length], the last inputs, shifted by one
     new: [rows, channels]
     weight: [channels, length]; bias: [channels], or empty
-    bends: whether SiLU follows
+    with_silu: whether SiLU follows
     """
     rows, channels, length = states.shape
     for row in range(rows):
@@ -39,8 +39,8 @@ def step_convolution(out: Reals, states: Reals, new: Reals, weight: Reals, bias:
                 total += x * weight[channel, i]
             states[row, channel, length - 1] = new[row, channel]
             out[row, channel] = total + new[row, channel] * weight[channel, length - 1]
-        if bends:
-            bend(out[row])
+        if with_silu:
+            silu(out[row])
 
 
 @njit(fastmath=FAST, error_model="numpy")
@@ -127,7 +127,7 @@ def step_delta(
 
 
 @inner_njit
-def bend(row: Reals) -> None:
+def silu(row: Reals) -> None:
     """Apply SiLU in place."""
     for i in range(row.size):
         row[i] *= logistic(row[i], row)

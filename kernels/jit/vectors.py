@@ -101,30 +101,33 @@ class Vectors:
         """Add two vectors lane by lane."""
         return self.builder.fadd(one, other, flags=["contract"])
 
-    def repeat(
-        self, count: Any, stride: int, begun: Sequence[Any], step: Callable[[Any, Sequence[Any]], Sequence[Any]]
-    ) -> list[Any]:
-        """Build a loop over 0, stride, 2 * stride ... below `count`. Return its vectors; `begun` if `count` is 0."""
-        builder = self.builder
-        before = builder.block
-        loop, done = builder.append_basic_block("step"), builder.append_basic_block("done")
-        builder.cbranch(builder.icmp_signed(">", count, INT(0)), loop, done)
-        builder.position_at_end(loop)
-        at = builder.phi(INT)
-        phis = [builder.phi(self.kind) for _ in begun]
-        grown = step(at, phis)
-        following = builder.add(at, INT(stride))
-        after = builder.block
-        builder.cbranch(builder.icmp_signed("<", following, count), loop, done)
-        at.add_incoming(INT(0), before)
-        at.add_incoming(following, after)
-        builder.position_at_end(done)
-        found = [builder.phi(self.kind) for _ in begun]
-        for phi, last, start, more in zip(phis, found, begun, grown, strict=True):
-            for each in (phi, last):
-                each.add_incoming(start, before)
-                each.add_incoming(more, after)
-        return found
+
+def repeat(
+    builder: Any, count: Any, stride: int, begun: Sequence[Any], step: Callable[[Any, Sequence[Any]], Sequence[Any]]
+) -> list[Any]:
+    """Build a loop over 0, stride, 2 * stride ... below `count`, which maps values by `step`. Return the last values.
+
+    They are `begun` if `count` is 0.
+    """
+    before = builder.block
+    loop, done = builder.append_basic_block("step"), builder.append_basic_block("done")
+    builder.cbranch(builder.icmp_signed(">", count, INT(0)), loop, done)
+    builder.position_at_end(loop)
+    at = builder.phi(INT)
+    phis = [builder.phi(each.type) for each in begun]
+    grown = step(at, phis)
+    following = builder.add(at, INT(stride))
+    after = builder.block
+    builder.cbranch(builder.icmp_signed("<", following, count), loop, done)
+    at.add_incoming(INT(0), before)
+    at.add_incoming(following, after)
+    builder.position_at_end(done)
+    found = [builder.phi(each.type) for each in begun]
+    for phi, last, start, more in zip(phis, found, begun, grown, strict=True):
+        for each in (phi, last):
+            each.add_incoming(start, before)
+            each.add_incoming(more, after)
+    return found
 
 
 def place_of(target: Any, builder: Any, kind: Any, value: Any, *index: Any) -> tuple[Any, Any]:
@@ -139,16 +142,19 @@ LINE = 64
 """Bytes of a cache line."""
 
 
+def build_prefetch(builder: Any, place: Any) -> None:
+    """Build a prefetch of the cache line of an address."""
+    kinds = ir.FunctionType(ir.VoidType(), [place.type, _LANE, _LANE, _LANE])
+    hint = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kinds)
+    builder.call(hint, [place, _LANE(0), _LANE(3), _LANE(1)])  # a read, locality 3, data
+
+
 def _hint(context: Any, table: Any, row: Any, column: Any) -> Any:
     def build(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = signature.args[0]
         array = make_array(kind)(target, builder, arguments[0])
         place = cgutils.get_item_pointer(target, builder, kind, array, list(arguments[1:]), wraparound=False)
-        address = builder.bitcast(place, ir.IntType(8).as_pointer())
-        flag = ir.IntType(32)
-        kinds = ir.FunctionType(ir.VoidType(), [address.type, flag, flag, flag])
-        hint = builder.module.declare_intrinsic("llvm.prefetch", [address.type], kinds)
-        builder.call(hint, [address, flag(0), flag(3), flag(1)])  # a read, locality 3, data
+        build_prefetch(builder, builder.bitcast(place, ir.IntType(8).as_pointer()))
         return target.get_dummy_value()
 
     return types.void(table, row, column), build

@@ -54,7 +54,7 @@ def decoder_thunks() -> list[tuple[str, Callable[[], object]]]:
     rows = paged.AttentionRows(zero, zero, zero, np.ones(1, np.int32), zero)
     # without layers; their kernels are compiled above
     no_stack = layers.Stack(np.zeros((0, 14), np.int64), np.zeros((14, 2), np.int64), np.zeros((0, 3)))
-    no_texts = layers.Texts(no_stack.shapes, np.zeros(4, np.int64), no_stack.shapes, rows, rows)
+    no_inputs = layers.AttentionInputs(no_stack.shapes, np.zeros(4, np.int64), no_stack.shapes, rows, rows)
     return [
         ("write_blocks", lambda: paged.write_blocks(stored, token, zero)),
         ("multiply_rows", lambda: products.product_of(logits, square, None)),
@@ -76,7 +76,7 @@ def decoder_thunks() -> list[tuple[str, Callable[[], object]]]:
         (
             "read_layers",
             lambda: layers.read_layers(
-                *(logits, token, token, zero, turns, turns, no_stack, no_texts, norm, none, 1.0, norm, logits, none),
+                *(logits, token, token, zero, turns, turns, no_stack, no_inputs, norm, none, 1.0, norm, logits, none),
                 *work,
             ),
         ),
@@ -100,7 +100,7 @@ def decoder_thunks() -> list[tuple[str, Callable[[], object]]]:
 def quantized_thunks() -> list[tuple[str, Callable[[], object]]]:
     """Return calls of the kernels on quantized weights: a matrix of eight rows, and a decoder without layers."""
     from ..attention.paged import AttentionRows
-    from ..decoder.layers import Texts
+    from ..decoder.layers import AttentionInputs
     from ..quantized import layers, products
 
     weights = np.frombuffer(bytes(8 * 34), np.uint8).reshape(8, 34)  # read-only, like mapped files
@@ -111,10 +111,10 @@ def quantized_thunks() -> list[tuple[str, Callable[[], object]]]:
     none, one, heads, zero = states[0, :0], np.ones(1, np.int32), states[None], np.zeros(1, np.int32)
     nothing, whole = np.zeros((0, 5), np.int64), np.zeros(7, np.int64)
     stack = layers.QuantizedStack(nothing, whole, nothing, nothing, np.zeros((0, 3)))
-    texts = Texts(nothing, whole, nothing, *(AttentionRows(zero, zero, zero, one, zero) for _ in range(2)))
+    inputs = AttentionInputs(nothing, whole, nothing, *(AttentionRows(zero, zero, zero, one, zero) for _ in range(2)))
     room = layers.QuantizedRoom(states, states, *rounded.arrays, np.zeros(1, np.int64))
     last = states[0], none, 1.0
-    work = states, heads, heads, zero, states, states, stack, texts, *last, none, heads, states[:, :0], room
+    work = states, heads, heads, zero, states, states, stack, inputs, *last, none, heads, states[:, :0], room
     return [
         ("round_states", lambda: products.round_states(*rounded.arrays, states, 1)),
         ("multiply_quantized", lambda: products.multiply_quantized(out, *given, ids, 0, 8)),

@@ -23,6 +23,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 
+from ..jit.vectors import repeat
 from .formats import BYTE, LONG, REAL, REALS, ROWS, WORD, FloatFormat, Registers
 
 _LANES = REALS.count
@@ -67,20 +68,20 @@ class FloatProduct:
         places = [registers.real_at(self._states, builder.mul(token, self._pitch)) for token in tokens]
         states = [builder.bitcast(place, BYTE.as_pointer()) for place in places]
 
-        def step(number: Any, sums: list[Any]) -> list[Any]:
+        def step(number: Any, sums: Sequence[Any]) -> list[Any]:
             at = builder.mul(number, LONG(_LANES))
             if len(rows) == ROWS:
                 self._bring_next(rows[0], at)
             return self._add(sums, rows, states, at, _LANES)
 
-        def last(number: Any, sums: list[Any]) -> list[Any]:
+        def last(number: Any, sums: Sequence[Any]) -> list[Any]:
             return self._add(sums, rows, states, builder.add(builder.and_(self._width, LONG(-_LANES)), number), 1)
 
         zero = ir.Constant(REALS, [0.0] * _LANES)
-        sums = registers.repeat(self._vectors, [zero] * (len(rows) * len(tokens)), step)
+        sums = repeat(builder, self._vectors, 1, [zero] * (len(rows) * len(tokens)), step)
         totals = [self._totals(sums[first : first + _LANES]) for first in range(0, len(sums), _LANES)]
         each = [registers.chosen(total, [lane]) for total in totals for lane in range(_LANES)]
-        found = registers.repeat(builder.and_(self._width, LONG(_LANES - 1)), each, last)
+        found = repeat(builder, builder.and_(self._width, LONG(_LANES - 1)), 1, each, last)
         for number, value in enumerate(found):
             row, token = divmod(number, len(tokens))
             place = registers.real_at(columns[row], builder.mul(tokens[token], self._stride))
@@ -92,7 +93,7 @@ class FloatProduct:
         behind = builder.mul(builder.add(self._width, at), LONG(size))
         self._registers.bring(row, behind, _LANES * size)
 
-    def _add(self, sums: list[Any], rows: Sequence[Any], states: Sequence[Any], at: Any, count: int) -> list[Any]:
+    def _add(self, sums: Sequence[Any], rows: Sequence[Any], states: Sequence[Any], at: Any, count: int) -> list[Any]:
         """Add the products of `count` numbers from number `at` on to the sums of each row and token."""
         registers, builder, kind = self._registers, self._registers.builder, ir.VectorType(REAL, count)
         own = [registers.load(each, kind, builder.mul(at, LONG(4))) for each in states]

@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
+from ..jit.vectors import LINE, build_prefetch
+
 GROUP = 32
 """Weights that are unpacked at once, and states that share a scale."""
 ROWS = 8
@@ -30,8 +32,6 @@ BYTE, SHORT, WORD, LONG = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntT
 REAL = ir.FloatType()
 BYTES, WORDS, REALS = ir.VectorType(BYTE, 4 * ROWS), ir.VectorType(WORD, ROWS), ir.VectorType(REAL, ROWS)
 _SIXTEEN = ir.VectorType(BYTE, 16)
-_LINE = 64
-"""Bytes of a cache line."""
 
 Blocks = Sequence[Any]
 """Addresses of one block of each row."""
@@ -128,32 +128,8 @@ class Registers:
 
     def bring(self, start: Any, offset: Any, count: int) -> None:
         """Build a prefetch of `count` bytes. Hardware prefetchers do not follow eight rows side by side."""
-        for first in range(0, count, _LINE):
-            place = self.place(start, BYTE, self.builder.add(offset, LONG(first)))
-            kinds = ir.FunctionType(ir.VoidType(), [place.type, WORD, WORD, WORD])
-            hint = self.builder.module.declare_intrinsic("llvm.prefetch", [place.type], kinds)
-            self.builder.call(hint, [place, WORD(0), WORD(3), WORD(1)])  # a read, locality 3, data
-
-    def repeat(self, count: Any, begun: Sequence[Any], step: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
-        """Build a loop over 0, 1 ... below `count` that maps values by `step`. Return the last values."""
-        builder = self.builder
-        before, loop, done = builder.block, builder.append_basic_block("step"), builder.append_basic_block("done")
-        builder.cbranch(builder.icmp_signed(">", count, LONG(0)), loop, done)
-        builder.position_at_end(loop)
-        at = builder.phi(LONG)
-        values = [builder.phi(each.type) for each in begun]
-        grown = step(at, list(values))
-        following, last = builder.add(at, LONG(1)), builder.block
-        builder.cbranch(builder.icmp_signed("<", following, count), loop, done)
-        for phi, start, more in zip([at, *values], [LONG(0), *begun], [following, *grown], strict=True):
-            phi.add_incoming(start, before)
-            phi.add_incoming(more, last)
-        builder.position_at_end(done)
-        found = [builder.phi(each.type) for each in begun]
-        for phi, start, more in zip(found, begun, grown, strict=True):
-            phi.add_incoming(start, before)
-            phi.add_incoming(more, last)
-        return found
+        for first in range(0, count, LINE):
+            build_prefetch(self.builder, self.place(start, BYTE, self.builder.add(offset, LONG(first))))
 
     def each(self, blocks: Blocks, kind: Any, offset: int) -> Any:
         """Load a value of each row."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..attention.paged import attend_blocks
 from ..attention.stored import Stored
-from ..decoder.layers import Texts, add, bend, gate, normalise, place_heads, stored_at
+from ..decoder.layers import AttentionInputs, add, gate, gelu, normalise, place_heads, stored_at
 from ..decoder.products import FAST
 from ..jit.addresses import array_at
 from ..jit.aliases import Float, Int, Ints
@@ -74,7 +74,7 @@ def read_quantized_layers(
     cos: Reals,
     sin: Reals,
     stack: QuantizedStack,
-    texts: Texts,
+    inputs: AttentionInputs,
     norm: Reals,
     norm_bias: Reals,
     eps: Float,
@@ -96,7 +96,7 @@ def read_quantized_layers(
     flat = mixed.reshape(mixed.shape[0], mixed.shape[1] * mixed.shape[2])
     most, tokens, met = room.states.shape[0], residual.shape[0], 0
     for layer in range(begin, end):
-        keys, values = stored_at(texts, layer, near[0])
+        keys, values = stored_at(inputs, layer, near[0])
         for first in range(0, tokens, most):
             count = min(most, tokens - first)
             begin_chunk(
@@ -106,7 +106,7 @@ def read_quantized_layers(
         met += 1
         meet(room.arrivals.ctypes.data, met * threads)
         attend_share(
-            thread, threads, mixed, queries, keys, values, texts, layer, settings, scratch[thread], near[thread]
+            thread, threads, mixed, queries, keys, values, inputs, layer, settings, scratch[thread], near[thread]
         )
         met += 1
         meet(room.arrivals.ctypes.data, met * threads)
@@ -207,7 +207,7 @@ def end_chunk(
         if gates > 0:
             gate(room.product[token], inner)
         else:
-            bend(room.product[token], inner)
+            gelu(room.product[token], inner)
         round_row(room.numbers, room.scales, room.totals, room.product[token], token, inner)
     meet(arrivals, (met + 5) * threads)
     multiply_share(thread, threads, room.states, 0, product, room.product.shape[1], stack, layer, DOWN, room, count)
@@ -264,7 +264,7 @@ def attend_share(
     queries: Reals,
     keys: Stored,
     values: Stored,
-    texts: Texts,
+    inputs: AttentionInputs,
     layer: Int,
     settings: Reals,
     scratch: Reals,
@@ -274,7 +274,7 @@ def attend_share(
 
     Each token is computed by itself over its whole sequence, so results do not depend on the other tokens.
     """
-    window, chunk, none = texts.reaches[layer, 0], texts.reaches[layer, 1], settings[:0]
-    rows = texts.short
+    window, chunk, none = inputs.reaches[layer, 0], inputs.reaches[layer, 1], settings[:0]
+    rows = inputs.short
     for head in range(thread, rows.firsts.size * keys.shape[1], threads):
         attend_blocks(mixed, queries, keys, values, rows, head, head + 1, window, chunk, none, settings, scratch, near)

@@ -25,7 +25,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ..jit.vectors import HAS
+from ..jit.vectors import HAS, repeat
 from .floats import FloatProduct
 from .formats import (
     BYTE,
@@ -231,12 +231,13 @@ class _Product:
     def multiply_one(self, rows: Sequence[Any], columns: Sequence[Any]) -> None:
         """Build the results of eight rows for one token."""
 
-        def step(number: Any, sums: list[Any]) -> list[Any]:
+        def step(number: Any, sums: Sequence[Any]) -> Sequence[Any]:
             for part, group in enumerate(self._unpacked(rows, number)):
                 sums = self._add(sums, group, LONG(0), self._group(number, part))
             return sums
 
-        self._store(self._registers.repeat(self._blocks, [ir.Constant(REALS, [0.0] * ROWS)], step), columns, LONG(0))
+        zero = ir.Constant(REALS, [0.0] * ROWS)
+        self._store(repeat(self._registers.builder, self._blocks, 1, [zero], step), columns, LONG(0))
 
     def multiply_several(self, rows: Sequence[Any], columns: Sequence[Any]) -> None:
         """Build the results of eight rows for all tokens, by chunks of the rows; `out` keeps the partial sums."""
@@ -267,7 +268,7 @@ class _Product:
         """Unpack blocks of each row into the buffer. Return a group with the types and the top of all groups."""
         builder, found = self._registers.builder, []
 
-        def step(number: Any, _: list[Any]) -> list[Any]:
+        def step(number: Any, _: Sequence[Any]) -> list[Any]:
             for part, group in enumerate(self._unpacked(rows, builder.add(begin, number))):
                 slot = builder.mul(self._group(number, part), LONG(_SLOT))
                 for place, vector in enumerate([*group.numbers, *group.scales, *group.offsets]):
@@ -275,7 +276,7 @@ class _Product:
                 found.append(group)
             return []
 
-        self._registers.repeat(count, [], step)
+        repeat(builder, count, 1, [], step)
         return found[0]
 
     def _multiply_chunk(self, columns: Sequence[Any], like: Group, begin: Any, count: Any, tokens: list[Any]) -> None:
@@ -284,7 +285,7 @@ class _Product:
         is_first, zero = builder.icmp_signed("==", begin, LONG(0)), ir.Constant(REALS, [0.0] * ROWS)
         first = builder.mul(begin, LONG(self._parts))
 
-        def step(number: Any, sums: list[Any]) -> list[Any]:
+        def step(number: Any, sums: Sequence[Any]) -> list[Any]:
             slot = builder.mul(number, LONG(_SLOT))
             loaded = [
                 registers.load(self._buffer, each.type, builder.add(slot, LONG(32 * place)))
@@ -295,10 +296,10 @@ class _Product:
             return self._add(sums, group, tokens[0], builder.add(first, number))
 
         begun = [builder.select(is_first, zero, self._loaded(columns, token)) for token in tokens]
-        for sums, token in zip(self._registers.repeat(self._group(count, 0), begun, step), tokens, strict=True):
+        for sums, token in zip(repeat(builder, self._group(count, 0), 1, begun, step), tokens, strict=True):
             self._store([sums], columns, token)
 
-    def _add(self, sums: list[Any], group: Group, token: Any, number: Any) -> list[Any]:
+    def _add(self, sums: Sequence[Any], group: Group, token: Any, number: Any) -> list[Any]:
         """Add the products of a group of weights with the states to the sums of tokens from `token` on."""
         registers, builder, found = self._registers, self._registers.builder, []
         parts = len(group.scales)
@@ -336,6 +337,6 @@ class _Product:
             found = self._registers.builder.insert_element(found, self._registers.builder.load(place), WORD(row))
         return found
 
-    def _store(self, sums: list[Any], columns: Sequence[Any], token: Any) -> None:
+    def _store(self, sums: Sequence[Any], columns: Sequence[Any], token: Any) -> None:
         for row, place in enumerate(self._places(columns, token)):
             self._registers.builder.store(self._registers.builder.extract_element(sums[0], WORD(row)), place)

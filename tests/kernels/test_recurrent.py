@@ -23,9 +23,9 @@ def near(found: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("bends", [False, True])
+@pytest.mark.parametrize("with_silu", [False, True])
 @pytest.mark.parametrize("biased", [False, True])
-def test_a_convolution_sees_its_last_inputs(kind: Any, bends: bool, biased: bool) -> None:
+def test_a_convolution_sees_its_last_inputs(kind: Any, with_silu: bool, biased: bool) -> None:
     rows, channels, length = 3, 5, 4
     weight, bias = numbers(kind, channels, length), numbers(kind, channels) if biased else np.empty(0, kind)
     inputs = 8 * numbers(kind, rows, channels, 9)
@@ -33,13 +33,13 @@ def test_a_convolution_sees_its_last_inputs(kind: Any, bends: bool, biased: bool
     states = np.ascontiguousarray(inputs[:, :, :length])
     for at in range(length, 9):
         out = np.empty((rows, channels), kind)
-        step_convolution(out, states, np.ascontiguousarray(inputs[:, :, at]), weight, bias, bends)
+        step_convolution(out, states, np.ascontiguousarray(inputs[:, :, at]), weight, bias, with_silu)
         for row in range(rows):
             for channel in range(channels):
                 total = float(bias[channel]) if biased else 0.0
                 for back in range(length):
                     total += float(weight[channel, length - 1 - back]) * float(inputs[row, channel, at - back])
-                if bends:
+                if with_silu:
                     total = total / (1 + math.exp(-total)) if total > -700 else 0.0
                 assert abs(out[row, channel] - total) <= FAR[kind] * max(1, abs(total)) * 50
         assert (states == inputs[:, :, at - length + 1 : at + 1]).all()

@@ -9,7 +9,7 @@ import pytest
 from trellm.kernels.attention.paged import AttentionRows, attend_blocks, write_blocks
 from trellm.kernels.attention.panels import attend_panels
 from trellm.kernels.attention.stored import room_near
-from trellm.kernels.decoder.layers import Stack, Texts, begin_layer, end_layer, normalise_rows, read_layers
+from trellm.kernels.decoder.layers import AttentionInputs, Stack, begin_layer, end_layer, normalise_rows, read_layers
 from trellm.kernels.decoder.products import lanes_of, room_of
 
 LAYERS, BLOCKS, PLACES = 3, 7, 16
@@ -62,9 +62,9 @@ class Step:
         return Stack(np.array(addresses), np.array(shapes), self.eps)
 
     @property
-    def texts(self) -> Texts:
+    def inputs(self) -> AttentionInputs:
         places = np.array([[each.ctypes.data for each in layer] for layer in self.stored])
-        return Texts(places, np.array(self.stored.shape[2:]), np.array(REACHES), self.short, self.long)
+        return AttentionInputs(places, np.array(self.stored.shape[2:]), np.array(REACHES), self.short, self.long)
 
     def attend(self, layer: int) -> Any:
         """Attention of one layer, by its kernels."""
@@ -120,7 +120,7 @@ def test_layers(kind: Any, which: str, extras: bool, gpt2: bool) -> None:
 
     def read(step: Step) -> None:
         read_layers(
-            step.residual, *step.heads, step.slots, *map(np.ascontiguousarray, angles(step)), step.stack, step.texts,
+            step.residual, *step.heads, step.slots, *map(np.ascontiguousarray, angles(step)), step.stack, step.inputs,
             *last(step), 1e-5, step.settings, step.scratch, step.near, *step.room,
         )  # fmt: skip
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ....kernels.attention.paged import AttentionRows
 from ....kernels.attention.stored import Stored, room_near
-from ....kernels.decoder.layers import Stack, Texts, begin_layer, end_layer, normalise_rows, read_layers
+from ....kernels.decoder.layers import AttentionInputs, Stack, begin_layer, end_layer, normalise_rows, read_layers
 from ....kernels.decoder.plain import Heads
 from ....kernels.decoder.products import lanes_of, room_of
 from ..blocks.attention import attend_layer, is_undivided
@@ -114,9 +114,9 @@ class HostKernels:
         )
         settings, _ = step.settings(description.scale, None, inner.dtype)
         cos, sin = (each.numpy() for each in self._weights.angles(positions))
-        texts, near = texts_of(step, heads, residual, step.rows, step.long_rows)
+        inputs, near = attention_inputs(step, heads, residual, step.rows, step.long_rows)
         read_layers(
-            inner, queries, mixed, slots.numpy(), cos, sin, self._stack, texts, *self._last, description.norm_eps,
+            inner, queries, mixed, slots.numpy(), cos, sin, self._stack, inputs, *self._last, description.norm_eps,
             settings, scores, near[0], *self._room(),
         )  # fmt: skip
         return residual
@@ -133,18 +133,18 @@ class HostKernels:
         return np.empty((lanes, width), kind), np.empty((lanes, tallest), kind), *room_of(widest, tallest, kind)
 
 
-def texts_of(
+def attention_inputs(
     step: PackedStep, heads: Heads, like: Tensor, short: AttentionRows, long: AttentionRows, threads: int = 1
-) -> tuple[Texts, Stored]:
-    """Allocate blocks. Return a step's texts for attention, and `room_near`. like: a tensor of the states' dtype"""
+) -> tuple[AttentionInputs, Stored]:
+    """Allocate blocks. Return a step's inputs of attention, and `room_near`. like: a tensor of the states' dtype"""
     none = like.new_empty(0, heads.keys, heads.size)
     for layer in step.layers:
         layer.allocate(none, none)
     stored = [(layer.keys.data_ptr(), layer.values.data_ptr()) for layer in step.layers]
     arrays = step.layers[0].arrays
     assert arrays is not None
-    texts = Texts(np.array(stored, np.int64), np.array(arrays[0].shape, np.int64), step.limits, short, long)
-    return texts, room_near(arrays, threads)
+    inputs = AttentionInputs(np.array(stored, np.int64), np.array(arrays[0].shape, np.int64), step.limits, short, long)
+    return inputs, room_near(arrays, threads)
 
 
 def _arrays(own: LayerWeights[LinearWeights]) -> _Layer:

@@ -18,7 +18,7 @@ from ....kernels.quantized.products import QuantizedMatrix
 from ..blocks.step import DeviceStep, PackedStep
 from ..threads import run_together, thread_count
 from .description import DecoderDescription, DecoderWeights, LayerWeights, QuantizedProducts
-from .host import texts_of
+from .host import attention_inputs
 
 _AT_ONCE = 64
 """Most tokens in one product. Their states stay in the CPU cache while weights are read."""
@@ -82,14 +82,14 @@ class QuantizedKernels:
         settings, _ = step.settings(description.scale, None, states.dtype)
         slots = step.places.on(positions.device).numpy()
         rows = step.rows_of(_PIECE)  # never `long_rows`, whose kernel sums in another order
-        texts, near = texts_of(step, heads, residual, rows, rows, threads)
+        inputs, near = attention_inputs(step, heads, residual, rows, rows, threads)
         room = self._room(len(states))
         some = max(1, _MUCH * threads // work)
         for begin in range(0, description.layers, some):
             room.arrivals[0] = 0
             end = min(begin + some, description.layers)
             share = partial(
-                read_quantized_layers, states, queries, mixed, slots, cos, sin, self._stack, texts, *self._last,
+                read_quantized_layers, states, queries, mixed, slots, cos, sin, self._stack, inputs, *self._last,
                 description.norm_eps, settings, scratch, near, room, begin, end, threads,
             )  # fmt: skip
             run_together(share, threads, partial(room.arrivals.__setitem__, 0, GIVEN_UP))
