@@ -88,7 +88,7 @@ def transformers(
     if all(hasattr(model, name) for name in ("model", "tokenizer", "task")):  # a pipeline
         model, tokenizer = model.model, model.tokenizer if tokenizer is None else tokenizer
     from .load_options import LoadOptions, lasting_place
-    from .loading import adapted, load  # the first import takes two seconds
+    from .loading import load, wrapped  # the first import takes two seconds
 
     options = LoadOptions(
         device=device, dtype=dtype, revision=revision, device_map=device_map, attn_implementation=attn_implementation,
@@ -98,17 +98,14 @@ def transformers(
     if isinstance(model, str) or hasattr(model, "__fspath__"):
         asked = {"model": lasting_place(model), "tokenizer": tokenizer, "cache": cache, **options.asked}
         loaded, tokenizer = load(model, tokenizer, options)
-        made = adapted(loaded, tokenizer, cache=cache, kv_cache_dtype=kv_cache_dtype, adapters=options.adapters)
-        return made.made_by(transformers, asked)
+        return wrapped(loaded, tokenizer, options, cache=cache).made_by(transformers, asked)
     by_name = [name for name in options.given if name not in ("weights", "kv_cache_dtype", "adapters")]
     if by_name and hasattr(model, "config"):
         raise OptionError(
             f"{by_name[0]}= is for a model that is given by name; this one is loaded already, so load it as it "
             "is to be, or give its name"
         )
-    return adapted(
-        model, tokenizer, cache=cache, weights=options.weights, kv_cache_dtype=kv_cache_dtype, adapters=options.adapters
-    )
+    return wrapped(model, tokenizer, options, cache=cache, weights=options.weights)
 
 
 class FileOptions(TypedDict, total=False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
@@ -123,20 +123,15 @@ def load_decoder(folder: Path, *, device: Any, dtype: Any) -> DecoderModel:
     return DecoderModel(model, tokenizer)
 
 
-def adapted(
-    model: Any,
-    tokenizer: Any,
-    *,
-    cache: bool,
-    weights: str | None = None,
-    kv_cache_dtype: str = "auto",
-    adapters: Mapping[str, str] | None = None,
+def wrapped(
+    model: Any, tokenizer: Any, options: LoadOptions, *, cache: bool, weights: str | None = None
 ) -> DecoderModel | EncoderDecoderModel:
-    """Wrap a loaded model. weights: quantizes it first; other options as for `DecoderModel`
+    """Wrap a loaded model. cache: as for `DecoderModel`; weights: quantizes the model first
 
     Raises OptionError unless the arguments are a model and its tokenizer.
     """
     _check_pair(model, tokenizer)
+    adapters, kv_cache_dtype = options.adapters, options.kv_cache_dtype
     _check_quantizable(model.config, weights)
     if isinstance(model, GGUFNetwork) and (not cache or adapters or is_to_be_verified()):
         model = model.whole
@@ -167,13 +162,8 @@ def adapted(
 
 
 def loaded_gguf(path: str, tokenizer: Any, options: LoadOptions, *, cache: bool) -> DecoderModel | EncoderDecoderModel:
-    """Load and wrap a GGUF file with any file name. Raises the errors of `load_gguf` and `adapted`."""
-    return adapted(
-        *_of_gguf(path, tokenizer, options),
-        cache=cache,
-        kv_cache_dtype=options.kv_cache_dtype,
-        adapters=options.adapters,
-    )
+    """Load and wrap a GGUF file with any file name. Raises the errors of `load_gguf` and `wrapped`."""
+    return wrapped(*_of_gguf(path, tokenizer, options), options, cache=cache)
 
 
 def _adapter(place: str) -> Any:

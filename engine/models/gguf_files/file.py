@@ -44,13 +44,6 @@ class GGUFTensor:
     shape: tuple[int, ...]
     data: NDArray[np.uint8]
 
-    def reals(self) -> NDArray[np.float32]:
-        """Return the values of an F32, F16 or BF16 tensor as float32."""
-        found = self.data.view(_REALS[self.kind])
-        if self.kind == "BF16":
-            found = (found.astype(np.uint32) << 16).view(np.float32)
-        return found.astype(np.float32).reshape(self.shape)
-
 
 @dataclass(frozen=True)
 class GGUFFile:
@@ -83,13 +76,16 @@ class GGUFFile:
         return value
 
     def reals(self, name: str) -> NDArray[np.float32]:
-        """Return the values of a tensor. Raises ModelError if it is quantized."""
+        """Return the values of a tensor as float32. Raises ModelError if it is quantized."""
         tensor = self.tensors[name]
         if tensor.kind not in _REALS:
             raise ModelError(
                 f"{self.path}: the tensor {name!r} is of the type {tensor.kind}; {', '.join(_REALS)} are read for it"
             )
-        return tensor.reals()
+        found = tensor.data.view(_REALS[tensor.kind])
+        if tensor.kind == "BF16":
+            found = (found.astype(np.uint32) << 16).view(np.float32)
+        return found.astype(np.float32).reshape(tensor.shape)
 
     def numbers(self, key: str, count: int) -> NDArray[Any] | None:
         """Return an array of `count` numbers of the metadata; None if missing. Raises ModelError for other values."""

@@ -285,8 +285,8 @@ class _Loader:
 
     def _norm(self, name: str, module: nn.Module, added: float) -> None:
         for own, empty in list(module.named_parameters(recurse=False)):
-            numbers = self._reals(f"{name}.{own}", empty.shape)
-            setattr(module, own, _parameter(numbers - np.float32(added) if added else numbers))
+            numbers = torch.as_tensor(self._reals(f"{name}.{own}", empty.shape)) - added
+            setattr(module, own, nn.Parameter(numbers, requires_grad=False))
 
     def _turn(self, model: Any, options: dict[str, Any]) -> None:
         """Create the model's rotary embeddings, with frequencies divided by the file's factors."""
@@ -349,11 +349,6 @@ def _whole(path: Path) -> Any:
 
 def _matrix(tensor: GGUFTensor, order: NDArray[np.int64] | None = None) -> QuantizedMatrix:
     return QuantizedMatrix(tensor.kind, tensor.shape[-1], tensor.data, order)
-
-
-def _parameter(numbers: NDArray[np.float32]) -> nn.Parameter:
-    made: Tensor = torch.as_tensor(numbers)
-    return nn.Parameter(made, requires_grad=False)
 
 
 def _halves(rows: int, heads: int) -> NDArray[np.int64]:
