@@ -12,7 +12,7 @@ import pytest
 from trellm import SMC, Exact, Greedy, Importance, Sample, generate, models
 from trellm.cli import main
 
-from .engine.device.support import greedily, tell
+from .engine.device.support import greedy_choices, write_choices
 from .serve.support import SAMPLE_OPTIONS
 
 TRIED: dict[str, Any] = {"temperature": 0.7, "top_k": 3, "top_p": 0.9, "min_p": 0.05}
@@ -49,10 +49,10 @@ def test_searches_of_whole_texts_take_it(name: str, search: Any) -> None:
 
 @EACH
 def test_the_device_is_told(name: str) -> None:
-    told, other = greedily(100), greedily(100)
-    tell(told, Sample())
-    tell(other, Sample(**{name: TRIED[name]}))
-    where = "`tell` of engine/device/slots.py drops the option; engine/device/backend.py has the rows of a launch"
+    told, other = greedy_choices(100), greedy_choices(100)
+    write_choices(told, Sample())
+    write_choices(other, Sample(**{name: TRIED[name]}))
+    where = "`write_choices` of engine/device/slots.py drops the option; backend.py beside it has the rows of a launch"
     assert not np.array_equal(told, other), where
 
 

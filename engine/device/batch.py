@@ -49,13 +49,13 @@ from .slots import (
     InFlight,
     Numbers,
     SlotStep,
-    always_told,
     bucket,
-    greedily,
+    constant_columns,
+    greedy_choices,
     is_plain,
     key_of,
     padded,
-    tell,
+    write_choices,
 )
 from .state_table import DeviceStateTable, FullError, StateKey
 
@@ -95,7 +95,7 @@ class DeviceBatch:
         if self._records.is_crowded:
             self._records.forget()
         self._backend.prepare()
-        lanes = [BatchSlot(number, row, len(row.pending), always_told(row)) for number, row in enumerate(works)]
+        lanes = [BatchSlot(number, row, len(row.pending), constant_columns(row)) for number, row in enumerate(works)]
         self._lanes, self._hosted, self._eras = lanes, dict(enumerate(lanes)), np.zeros(len(lanes), np.int64)
         special, is_few = self._special(works), len(lanes) <= FEW
         self._guesses = Guesses(self._model, works, self._records, special, self._odds) if is_few else None
@@ -202,7 +202,7 @@ class DeviceBatch:
         longest = max([self._active.longest(active), *(len(part.lane.row.table.blocks) for part in parts)])
         first = HEADER + room_of(width)
         rows = np.zeros((count, first + bucket(longest)), np.int32)
-        choices = greedily(self._vocabulary.size, count)
+        choices = greedy_choices(self._vocabulary.size, count)
         if parts:
             rows[[part.lane.number for part in parts], :first] = told
         for part in parts:
@@ -211,7 +211,7 @@ class DeviceBatch:
             rows[number, first : first + len(blocks)] = blocks
             search = lane.row.request.search
             if part.chooses and isinstance(search, Sample):
-                tell(choices[:, number], search)
+                write_choices(choices[:, number], search)
                 rows[number, ATTEMPT] = lane.attempt or 0
             lane.sent += part.count
             lane.flying += 1
@@ -291,10 +291,10 @@ class DeviceBatch:
 
     def _activate(self, lane: BatchSlot) -> None:
         """Make a slot active."""
-        choices = greedily(self._vocabulary.size)
+        choices = greedy_choices(self._vocabulary.size)
         search = lane.row.request.search
         if isinstance(search, Sample):
-            tell(choices, search)
+            write_choices(choices, search)
         del self._hosted[lane.number]
         self._active.add(lane, choices)
 

@@ -377,20 +377,20 @@ def key_of(sequence: SequenceState, is_closing: bool) -> StateKey | None:
     )
 
 
-def always_told(sequence: SequenceState) -> tuple[int, ...]:
+def constant_columns(sequence: SequenceState) -> tuple[int, ...]:
     """Return a sequence's constant input columns, from ORIGIN on."""
     low, high = np.array([sequence.request.key], np.uint64).view(np.int32).tolist()
     return len(sequence.request.start.prompt), 0, low, high
 
 
-def greedily(size: int, *lanes: int) -> NDArray[np.float64]:
+def greedy_choices(size: int, *lanes: int) -> NDArray[np.float64]:
     """Return the choice columns of greedy search among `size` tokens, float64 [4, *lanes]."""
     choices = np.zeros((4, *lanes))
     choices[TOP_K], choices[TOP_P] = size, 1
     return choices
 
 
-def tell(choice: Any, search: Sample) -> None:
+def write_choices(choice: Any, search: Sample) -> None:
     """Write the sampling parameters of a search into choice columns."""
     choice[TEMPERATURE], choice[TOP_P], choice[MIN_P] = search.temperature, search.top_p, search.min_p
     if search.top_k is not None:
