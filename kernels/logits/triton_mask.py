@@ -22,7 +22,7 @@ BLOCK = 1024
 
 
 class MaskRows(NamedTuple):
-    """Checked arguments of the Triton kernels, all on one device.
+    """Checked arguments of the Triton kernels in their order, all on one device.
 
     `logits` [B, V] with row step `stride`; `words` int32 [count, width], one arbitrary word if there are no masks;
     `numbers` int32 [B], -1 for no mask.
@@ -85,14 +85,4 @@ def apply_mask(logits: Any, masks: Any, rows: Any, contract: Contract) -> None:
     grid = (contract.batch, triton.cdiv(contract.width, BLOCK))
     if contract.batch:
         with on(logits):
-            mask_blocks[grid](
-                given.logits,
-                given.stride,
-                contract.width,
-                given.words,
-                given.width,
-                given.count,
-                given.numbers,
-                given.size,
-                BLOCK=BLOCK,
-            )
+            mask_blocks[grid](*given[:2], contract.width, *given[2:], BLOCK=BLOCK)

@@ -141,9 +141,7 @@ def scan(given: MaskRows, with_raw: bool, keep: int = 1) -> Scan:
     rows = (room(torch.int32), room(torch.uint8), room(torch.float32), room(torch.float64), room(torch.float64))
     if batch:
         with on(given.logits):
-            scan_blocks[(batch, blocks)](
-                *given[:3], given.width, given.count, given.numbers, given.size, *parts, BLOCK=BLOCK, KEEP=keep
-            )
+            scan_blocks[(batch, blocks)](*given, *parts, BLOCK=BLOCK, KEEP=keep)
             slots = triton.next_power_of_2(blocks)
             finish_rows[(batch,)](*parts, *rows, blocks, WITH_RAW=with_raw, SLOTS=slots, KEEP=keep)
     return Scan(*rows, codes)
@@ -344,19 +342,18 @@ def cut_rows(given: MaskRows, settings: Any, peaks: Any, filtered: bool) -> tupl
     partial = room(torch.float32, 2, 2, batch, blocks, 16) if filtered else (peaks, peaks)
     found, reached = (room(dtype, 2, passes + 1, batch) for dtype in (torch.int64, torch.float64))
     goals, equals = room(torch.float64, batch), room(torch.int32, batch, blocks)
-    leading = (*given[:3], given.width, given.count, given.numbers, given.size)
     how = {"PASSES": passes, "BLOCK": CUT_BLOCK, "SLOTS": triton.next_power_of_2(blocks)}
     with on(given.logits):
         if filtered:
             for mass in (False, True):
                 kept = (partial[int(mass)], found[int(mass)], reached[int(mass)], goals, partial[0], found[0], batch)
                 for number in range(passes):
-                    tally_blocks[(batch, blocks)](*leading, peaks, settings, cuts, *kept, PASS=number, MASS=mass, **how)
+                    tally_blocks[(batch, blocks)](*given, peaks, settings, cuts, *kept, PASS=number, MASS=mass, **how)
             count_equals[(batch, blocks)](
-                *leading, settings, cuts, partial[1], found[1], reached[1], goals, equals, batch, **how
+                *given, settings, cuts, partial[1], found[1], reached[1], goals, equals, batch, **how
             )
         finish_cuts[(batch,)](
-            *(*leading, peaks, settings, cuts, cut_tokens, found[1], reached[1], goals, equals, batch, blocks),
+            *(*given, peaks, settings, cuts, cut_tokens, found[1], reached[1], goals, equals, batch, blocks),
             FILTERED=filtered,
             **how,
         )

@@ -137,8 +137,7 @@ def _draw(given: MaskRows, found: Scan, settings: Any, filtered: bool) -> Any:
     blocks = triton.cdiv(given.size, BLOCK)
     masses = torch.empty((batch, blocks), dtype=torch.float64, device=device)
     tokens = torch.empty_like(found.tokens)
-    leading = (*given[:3], given.width, given.count, given.numbers, given.size, cuts, cut_tokens)
-    leading = (*leading, found.peaks, settings, batch, masses)
+    leading = (*given, cuts, cut_tokens, found.peaks, settings, batch, masses)
     if batch:
         with on(given.logits):
             weigh_blocks[(batch, blocks)](*leading, BLOCK=BLOCK)
