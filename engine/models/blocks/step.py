@@ -78,7 +78,7 @@ class PackedStep:
         self.ids: list[int] = []
         self.positions: list[int] = []
         most = SHORT if has_kernels(device) else FEW
-        slots, blocks, tables = array("i"), array("i"), array("i")
+        slots = array("i")
         self.firsts, self.widths, self.starts = array("i"), array("i"), array("i")
         for table, tokens in chunks:
             start, width, own = len(table.tokens), len(tokens), table.blocks
@@ -92,27 +92,28 @@ class PackedStep:
             else:
                 self.positions += range(start, start + width)
                 slots.frombytes(slots_of(table, start, width).tobytes())
-            if width <= most:
-                tables.append(len(blocks))
-                blocks.extend(own)
         self.ends = [start + width for start, width in zip(self.starts, self.widths, strict=True)]
         self.short = [row for row, width in enumerate(self.widths) if width <= most]
         self.long = [row for row, width in enumerate(self.widths) if width > most]
         self.uploaded = self._upload(slots) if has_kernels(device) else None
         host = torch.frombuffer(slots, dtype=torch.int32)
         self.places = SlotMapping(host if self.uploaded is None else self.uploaded.narrow.slots)
-        self.rows = self._packed(blocks, tables, self.short)
+        self.rows = self._rows(self.short)
         self._scratch: dict[Any, NDArray[Any]] = {}
         self._settings: dict[Any, tuple[NDArray[Any], NDArray[Any]]] = {}
         self._blocks: dict[int, NDArray[np.int32]] = {}
         self._gathered: dict[tuple[int, ...], GatheredChunks] = {}
         self.last = [first + width - 1 for first, width in zip(self.firsts, self.widths, strict=True)]
 
-    def _packed(self, blocks: array[int], tables: array[int], chosen: list[int]) -> AttentionRows:
-        """Return kernel rows of chosen chunks, whose block ids begin at `tables` in `blocks`."""
+    def _rows(self, chosen: list[int]) -> AttentionRows:
+        """Return kernel rows of chosen chunks."""
         if not chosen:
             none = np.empty(0, np.int32)
             return AttentionRows(none, none, none, none, none)
+        blocks, tables = array("i"), array("i")
+        for chunk in chosen:
+            tables.append(len(blocks))
+            blocks.extend(self._chunks[chunk].table.blocks)
         columns = [np.frombuffer(column, np.int32) for column in (self.firsts, self.widths, self.starts)]
         if len(chosen) < len(self.firsts):
             columns = [column[chosen] for column in columns]
@@ -121,11 +122,7 @@ class PackedStep:
     @property
     def long_rows(self) -> AttentionRows:
         """Kernel rows of the long chunks."""
-        blocks, tables = array("i"), array("i")
-        for chunk in self.long:
-            tables.append(len(blocks))
-            blocks.extend(self._chunks[chunk].table.blocks)
-        return self._packed(blocks, tables, self.long)
+        return self._rows(self.long)
 
     def rows_of(self, width: int) -> AttentionRows:
         """Return kernel rows of all chunks, cut into pieces of up to `width` tokens."""

@@ -42,7 +42,7 @@ class Spec:
 
     kinds: full names of allowed classes; a name that begins with a dot is in the body's own file
     role: a name of `DecoderDescription.products`, of a norm or an embedding; "" for modules without computation
-    parts: all submodules by name; "*" for the elements of a list
+    parts: all submodules by name, except the elements of a list
     attributes: required attribute values
     """
 
@@ -56,10 +56,12 @@ class Spec:
 class DecoderArchitecture:
     """A decoder of transformers. `describe` raises NotDescribedError for a configuration.
 
+    layer: structure of each element of the body's module list
     network: class, in the body's own file, of the body with a plain linear head
     """
 
     body: Spec
+    layer: Spec
     network: str
     describe: Callable[[Any], DecoderDescription]
 
@@ -89,7 +91,7 @@ def _llama(
     }
     body = {
         "embed_tokens": Spec(EMBEDDING, "embedding", attributes={"max_norm": None}),
-        "layers": Spec((_LIST,), "layers", {"*": Spec((f".{name}DecoderLayer",), parts=layer)}),
+        "layers": Spec((_LIST,), "layers"),
         "norm": Spec(norm, "last"),
         "rotary_emb": Spec((f".{name}RotaryEmbedding",), "rotary"),
     }
@@ -112,7 +114,8 @@ def _llama(
             tied_head=bool(config.tie_word_embeddings),
         )  # fmt: skip
 
-    return DecoderArchitecture(Spec((f".{name}Model",), parts=body), f"{name}ForCausalLM", describe)
+    model, block = Spec((f".{name}Model",), parts=body), Spec((f".{name}DecoderLayer",), parts=layer)
+    return DecoderArchitecture(model, block, f"{name}ForCausalLM", describe)
 
 
 def _gpt2() -> DecoderArchitecture:
@@ -130,7 +133,7 @@ def _gpt2() -> DecoderArchitecture:
         "wte": Spec(EMBEDDING, "embedding", attributes={"max_norm": None}),
         "wpe": Spec(EMBEDDING, "positions", attributes={"max_norm": None}),
         "drop": Spec((_DROPOUT,)),
-        "h": Spec((_LIST,), "layers", {"*": Spec((".GPT2Block",), parts=layer)}),
+        "h": Spec((_LIST,), "layers"),
         "ln_f": Spec((_LAYER_NORM,), "last"),
     }
 
@@ -144,7 +147,8 @@ def _gpt2() -> DecoderArchitecture:
             tied_head=bool(config.tie_word_embeddings),
         )  # fmt: skip
 
-    return DecoderArchitecture(Spec((".GPT2Model",), parts=body), "GPT2LMHeadModel", describe)
+    model, block = Spec((".GPT2Model",), parts=body), Spec((".GPT2Block",), parts=layer)
+    return DecoderArchitecture(model, block, "GPT2LMHeadModel", describe)
 
 
 def _everywhere(config: Any) -> frozenset[str]:

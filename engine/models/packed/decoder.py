@@ -68,8 +68,8 @@ class DescribedDecoder:
             return None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copy as a decoder of the copied body."""
-        return _copied, (self._body, self._config, self._kind, self._source is None)
+        """Copy as a decoder of the copied body; as None if the body was changed."""
+        return DescribedDecoder.of, (self._body, self._config, self._kind)
 
     def prepare(self) -> int | None:
         """Return a number that changes when weights move; None once the body has no description any more.
@@ -98,8 +98,3 @@ class DescribedDecoder:
         self.description = source.description
         self.kernels: Backend = kind(source.description, source.weights)
         self._source: Source | None = source
-
-
-def _copied(body: Any, config: Any, backend: type[Backend], is_given_up: bool) -> DescribedDecoder | None:
-    """Return a decoder of a copied body; None if the body was changed."""
-    return None if is_given_up else DescribedDecoder.of(body, config, backend)

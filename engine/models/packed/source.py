@@ -14,7 +14,7 @@ from ....kernels.decoder.plain import HeadNorms
 from ...memory.weights import Links
 from ..quantized.modules import QuantizedEmbedding, QuantizedLinear
 from ..stock import strangeness_of
-from .architectures import CONV, NotDescribedError, Spec, architecture_of
+from .architectures import CONV, DecoderArchitecture, NotDescribedError, Spec, architecture_of
 from .description import (
     DTYPES,
     DecoderDescription,
@@ -44,7 +44,7 @@ class ModuleSource:
         with _locks.setdefault(body, RLock()):
             architecture = architecture_of(config)
             self.description: DecoderDescription = architecture.describe(config)
-            found, layers = _parts_of(body, architecture.body, self.description)
+            found, layers = _parts_of(body, architecture, self.description.layers)
             _check(body, found, layers, self.description)
             self.weights: DecoderWeights[Any] = _weights_of(found, layers, self.description)
             self._links = Links(body)
@@ -66,27 +66,22 @@ Roles = dict[str, Any]
 """Modules by role."""
 
 
-def _parts_of(body: Any, expected: Spec, description: DecoderDescription) -> tuple[Roles, list[Roles]]:
-    """Return the modules by role of a body, and of each layer. Raises NotDescribedError."""
+def _parts_of(body: Any, expected: DecoderArchitecture, count: int) -> tuple[Roles, list[Roles]]:
+    """Return the modules by role of a body, and of each of its first `count` layers. Raises NotDescribedError."""
     home, found = type(body).__module__, Roles()
     _need(home.startswith("transformers."), f"a body of {home}")
-    _match(body, expected, home, "", found, description.layers)
-    layers: list[Roles] = []
-    for number, layer in enumerate(found["layers"]):
-        if number < description.layers:
-            layers.append(Roles())
-            _match(layer, next(iter(_list_of(expected).parts.values())), home, f"layer {number}", layers[-1], 0)
+    _match(body, expected.body, home, "", found)
+    _need(len(found["layers"]) >= count, "too few layers")
+    layers = [Roles() for _ in range(count)]
+    for number, (layer, own) in enumerate(zip(found["layers"], layers, strict=False)):
+        _match(layer, expected.layer, home, f"layer {number}", own)
     return found, layers
 
 
-def _list_of(body: Spec) -> Spec:
-    return next(part for part in body.parts.values() if part.role == "layers")
-
-
-def _match(module: Any, part: Spec, home: str, path: str, found: Roles, layers: int) -> None:
+def _match(module: Any, part: Spec, home: str, path: str, found: Roles) -> None:
     """Check a module and its submodules, except layers, against a spec. Add them to `found` by role.
 
-    Raises NotDescribedError. home: the body's Python module; path: of the module; layers: fewest layers of a list
+    Raises NotDescribedError. home: the body's Python module; path: of the module
     """
     kind = f"{type(module).__module__}.{type(module).__qualname__}"
     kinds = [home + name if name.startswith(".") else name for name in part.kinds]
@@ -97,13 +92,12 @@ def _match(module: Any, part: Spec, home: str, path: str, found: Roles, layers: 
         _need(getattr(module, name, None) == value, f"{path}: {name}")
     if part.role:
         found[part.role] = module
-    if "*" in part.parts:
-        _need(len(module) >= layers, "too few layers")
+    if part.role == "layers":
         return
     children: dict[str, Any] = dict(module.named_children())
     _need(children.keys() == part.parts.keys(), f"parts of {path or 'the body'}")
     for name, inner in part.parts.items():
-        _match(children[name], inner, home, f"{path} {name}".strip(), found, layers)
+        _match(children[name], inner, home, f"{path} {name}".strip(), found)
 
 
 def _check(body: Any, found: Roles, layers: Sequence[Roles], description: DecoderDescription) -> None:
