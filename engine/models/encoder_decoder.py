@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import Cache
+from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
 
 from ...errors import OptionError
 from ...tokenizers_adapter import Vocabulary
@@ -195,8 +195,6 @@ class EncoderDecoderModel(HeadedModel, Sendable):
 
     def encode(self, sources: Sequence[Sequence[int]]) -> list[EncodedSource]:
         """Run the encoder, and return keys and values of cross-attention."""
-        from transformers import DynamicCache, EncoderDecoderCache
-
         lengths = [len(source) for source in sources]
         longest = max(lengths)
         padded = [[*source, *[source[-1]] * (longest - len(source))] for source in sources]
@@ -233,8 +231,6 @@ class EncoderDecoderModel(HeadedModel, Sendable):
         chunks: Sequence[Chunk],
         ends: Sequence[int] | None,
     ) -> Tensor:
-        from transformers import EncoderDecoderCache
-
         now, source = Pass(chunks, storage, self.device), next(sources)
         both = EncoderDecoderCache(Cache(layers=now.layers), source.view)
         both.is_updated = dict.fromkeys(range(self._layers), True)

@@ -210,40 +210,30 @@ def _convolution(otherwise: Callable[..., Any]) -> Callable[..., Any]:
     return causal_conv1d_update
 
 
-def _selective(otherwise: Callable[..., Any]) -> Callable[..., Any]:
-    def mamba_selective_state_update(
+def _state_space(otherwise: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a step of a state space with a decay for each number of a state (Mamba), or for each head (Mamba 2)."""
+
+    def selective_state_update(
         state: Tensor, hidden_states: Tensor, dt: Tensor, decay: Tensor, into: Tensor, back: Tensor, skip: Any = None,
         dt_bias: Any = None, dt_softplus: bool = False, z: Any = None, **others: Any,
     ) -> Tensor:  # fmt: skip
-        if state.ndim != 3 or _packs(others) or not _alike(state, hidden_states, dt, decay, into, back):
+        # Of Mamba 2, one step and one decay for each head are expanded over its elements.
+        by_head = dt.ndim == decay.ndim == 3 and dt.stride(2) == decay.stride(1) == decay.stride(2) == 0
+        by_head = by_head and (dt_bias is None or dt_bias.stride(1) == 0)
+        known = (by_head or state.ndim == 3) and not _packs(others)
+        if not known or not _alike(state, hidden_states, dt, decay, into, back):
             return otherwise(state, hidden_states, dt, decay, into, back, skip, dt_bias, dt_softplus, z, **others)
+        if by_head:
+            dt, dt_bias = dt[:, :, 0], None if dt_bias is None else dt_bias[:, 0]
         steps = dt if dt_bias is None else dt + dt_bias
         steps = softplus(steps) if dt_softplus else steps
         out = torch.empty_like(hidden_states, memory_format=torch.contiguous_format)
-        step_selective(out.numpy(), state.numpy(), *_arrays(hidden_states, steps, decay, into, back))
+        step = step_heads if by_head else step_selective
+        factors = torch.exp(steps * decay[:, 0, 0]) if by_head else decay
+        step(out.numpy(), state.numpy(), *_arrays(hidden_states, steps, factors, into, back))
         return _behind(out, hidden_states, skip, z)
 
-    return mamba_selective_state_update
-
-
-def _heads(otherwise: Callable[..., Any]) -> Callable[..., Any]:
-    def mamba2_selective_state_update(
-        state: Tensor, hidden_states: Tensor, dt: Tensor, decay: Tensor, into: Tensor, back: Tensor, skip: Any = None,
-        dt_bias: Any = None, dt_softplus: bool = False, z: Any = None, **others: Any,
-    ) -> Tensor:  # fmt: skip
-        # One step and one decay for each head, expanded over its elements.
-        spread = dt.ndim == decay.ndim == 3 and dt.stride(2) == decay.stride(1) == decay.stride(2) == 0
-        spread = spread and (dt_bias is None or dt_bias.stride(1) == 0)
-        if _packs(others) or not spread or not _alike(state, hidden_states, dt, decay, into, back):
-            return otherwise(state, hidden_states, dt, decay, into, back, skip, dt_bias, dt_softplus, z, **others)
-        steps = dt[:, :, 0] if dt_bias is None else dt[:, :, 0] + dt_bias[:, 0]
-        steps = softplus(steps) if dt_softplus else steps
-        factors = torch.exp(steps * decay[:, 0, 0])
-        out = torch.empty_like(hidden_states, memory_format=torch.contiguous_format)
-        step_heads(out.numpy(), state.numpy(), *_arrays(hidden_states, steps, factors, into, back))
-        return _behind(out, hidden_states, skip, z)
-
-    return mamba2_selective_state_update
+    return selective_state_update
 
 
 def _delta(otherwise: Callable[..., Any]) -> Callable[..., Any]:
@@ -294,7 +284,7 @@ def _behind(out: Tensor, hidden_states: Tensor, skip: Any, gate: Any) -> Tensor:
 _EPS = 1e-6
 _MAKERS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     "causal_conv1d_update": _convolution,
-    "mamba_selective_state_update": _selective,
-    "mamba2_selective_state_update": _heads,
+    "mamba_selective_state_update": _state_space,
+    "mamba2_selective_state_update": _state_space,
     "torch_recurrent_gated_delta_rule": _delta,
 }

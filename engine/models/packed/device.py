@@ -7,7 +7,6 @@ from torch import Tensor
 from ....kernels.decoder.operations import multiply_gated, multiply_normed, multiply_onto, norm, place
 from ..blocks.attention import attend_layer
 from ..blocks.step import DeviceStep, PackedStep
-from ..blocks.storage import LayerBlocks
 from .description import DecoderDescription, DecoderWeights, LinearWeights
 
 
@@ -36,11 +35,12 @@ class DeviceKernels:
     def read(self, ids: Tensor, positions: Tensor, step: PackedStep | DeviceStep) -> Tensor:
         """Compute `Backend.read`."""
         residual, angles = self.weights.embedded(ids, positions), self.weights.angles(positions)
+        like = residual.new_empty(0, self._heads.keys, self._heads.size)
         added: Tensor | None = None
         slots = step.places.on(positions.device)
         for number, (own, layer) in enumerate(zip(self.weights.layers, step.layers, strict=True)):
             product = multiply_normed(residual, added, own.before.weight, self._eps, *own.attention)
-            self._allocate(layer, product)
+            layer.allocate(like, like)
             stored = layer.keys, layer.values
             queries = place(product, angles, own.head_norms, slots, stored, self._heads)
             mixed = attend_layer(step, number, queries, self._scale)
@@ -48,10 +48,3 @@ class DeviceKernels:
             inner = multiply_gated(residual, added, own.after.weight, self._eps, *own.up)
             added = multiply_onto(residual, inner, *own.down)
         return norm(residual, added, self.weights.last.weight, self._eps)
-
-    def _allocate(self, layer: LayerBlocks, product: Tensor) -> None:
-        """Allocate storage for a layer's first keys and values."""
-        heads = self._heads
-        parts = product.view(len(product), heads.queries + 2 * heads.keys, heads.size)
-        keys = parts[:, heads.queries :]
-        layer.allocate(keys[:, : heads.keys], keys[:, heads.keys :])
