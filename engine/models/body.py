@@ -172,9 +172,6 @@ def in_passes(
     return hidden
 
 
-_MASKED_BY_BOOL, _MASKED_BY_ADDITION = {"sdpa"}, {"eager"}
-
-
 class BodyRunner:
     """A `Runner` that calls a decoder's own modules once for each group of chunks, or for each token of a group.
 
@@ -280,12 +277,12 @@ class AttentionMasks:
     """
 
     def __init__(self, config: Any, implementation: str, dtype: torch.dtype) -> None:
-        if implementation not in _MASKED_BY_BOOL | _MASKED_BY_ADDITION:
+        if implementation not in ("sdpa", "eager"):
             raise OptionError(
                 f"attention implementation {implementation!r} cannot run rows of different lengths; load the "
                 "model with attn_implementation='sdpa' or 'eager', or pass cache=False"
             )
-        self._additive = implementation in _MASKED_BY_ADDITION
+        self._additive = implementation == "eager"
         self._dtype = dtype
         self._reaches = reaches(config)
 

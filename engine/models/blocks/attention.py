@@ -6,10 +6,11 @@ from bisect import bisect_right
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -36,8 +37,12 @@ class Scoring(NamedTuple):
     """Parameters of scores: `scale` of the products, optional soft cap, optional sinks [query heads]."""
 
     scale: float
-    cap: float | None
-    sinks: Tensor | None
+    cap: float | None = None
+    sinks: Tensor | None = None
+
+    def settings(self, dtype: Any) -> NDArray[Any]:
+        """Return scale and soft cap as kernel input."""
+        return np.array([self.scale, self.cap or 0], dtype)
 
 
 def attend(
@@ -80,8 +85,7 @@ def attend(
 
 def attend_layer(step: PackedStep | DeviceStep, number: int, queries: Tensor, scale: float) -> Tensor:
     """Return `attend` for a layer by its number, without soft cap and sinks. Keys and values are in its blocks."""
-    scoring = Scoring(scale, None, None)
-    return attend(step, step.layers[number], step.reaches[number], (queries, None, None), scoring)
+    return attend(step, step.layers[number], step.reaches[number], (queries, None, None), Scoring(scale))
 
 
 def _mutually(
@@ -186,8 +190,8 @@ def _in_place(
     assert layer.arrays is not None
     keys, values = layer.arrays
     written, asked = out.numpy(), queries.numpy()
-    settings, none = step.settings(scoring.scale, scoring.cap, asked.dtype)
-    beside = none if scoring.sinks is None else scoring.sinks.detach().to(queries.dtype).contiguous().numpy()
+    settings = scoring.settings(asked.dtype)
+    beside = settings[:0] if scoring.sinks is None else scoring.sinks.detach().to(queries.dtype).contiguous().numpy()
     limits = (reach.window or 0, reach.chunk or 0, beside, settings)
     calls: list[Callable[[], None]] = []
     if step.short:

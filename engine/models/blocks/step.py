@@ -100,7 +100,6 @@ class PackedStep:
         self.places = SlotMapping(host if self.uploaded is None else self.uploaded.narrow.slots)
         self.rows = self._rows(self.short)
         self._scratch: dict[Any, NDArray[Any]] = {}
-        self._settings: dict[Any, tuple[NDArray[Any], NDArray[Any]]] = {}
         self._blocks: dict[int, NDArray[np.int32]] = {}
         self._gathered: dict[tuple[int, ...], GatheredChunks] = {}
         self.last = [first + width - 1 for first, width in zip(self.firsts, self.widths, strict=True)]
@@ -190,13 +189,6 @@ class PackedStep:
             longest = max(self.ends[row] for row in self.short)
             self._scratch[key] = np.empty((heads, longest), dtype)
         return self._scratch[key]
-
-    def settings(self, scale: float, cap: float | None, dtype: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return scale and soft cap as kernel input, and empty sinks."""
-        key = scale, cap, dtype
-        if key not in self._settings:
-            self._settings[key] = np.array([scale, cap or 0], dtype), np.empty(0, dtype)
-        return self._settings[key]
 
     def similar(self) -> list[list[int]]:
         """Return the short chunks grouped by similar lengths."""

@@ -14,7 +14,7 @@ from ....kernels.attention.stored import Stored, room_near
 from ....kernels.decoder.layers import AttentionInputs, Stack, begin_layer, end_layer, normalise_rows, read_layers
 from ....kernels.decoder.plain import Heads
 from ....kernels.decoder.products import lanes_of, room_of
-from ..blocks.attention import attend_layer, is_undivided
+from ..blocks.attention import Scoring, attend_layer, is_undivided
 from ..blocks.step import DeviceStep, PackedStep
 from ..blocks.storage import IN_PLACE
 from .description import DecoderDescription, DecoderWeights, LayerWeights, LinearWeights
@@ -112,7 +112,7 @@ class HostKernels:
         scores = (
             step.scratch(0, heads.queries, inner.dtype) if step.short else np.empty((heads.queries, 0), inner.dtype)
         )
-        settings, _ = step.settings(description.scale, None, inner.dtype)
+        settings = Scoring(description.scale).settings(inner.dtype)
         cos, sin = (each.numpy() for each in self._weights.angles(positions))
         inputs, near = attention_inputs(step, heads, residual, step.rows, step.long_rows)
         read_layers(

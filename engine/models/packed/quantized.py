@@ -15,6 +15,7 @@ from ....kernels.quantized.barrier import GIVEN_UP
 from ....kernels.quantized.formats import GROUP
 from ....kernels.quantized.layers import GATES, UP, VALUES, QuantizedRoom, QuantizedStack, read_quantized_layers
 from ....kernels.quantized.products import QuantizedMatrix
+from ..blocks.attention import Scoring
 from ..blocks.step import DeviceStep, PackedStep
 from ..threads import run_together, thread_count
 from .description import DecoderDescription, DecoderWeights, LayerWeights, QuantizedProducts
@@ -79,7 +80,7 @@ class QuantizedKernels:
         work = max(len(states), _READ) * self._numbers
         threads = min(thread_count(), max(1, work * description.layers // _WORTH))
         scratch = np.empty((threads, heads.queries, max(step.ends)), np.float32)
-        settings, _ = step.settings(description.scale, None, states.dtype)
+        settings = Scoring(description.scale).settings(states.dtype)
         slots = step.places.on(positions.device).numpy()
         rows = step.rows_of(_PIECE)  # never `long_rows`, whose kernel sums in another order
         inputs, near = attention_inputs(step, heads, residual, rows, rows, threads)
