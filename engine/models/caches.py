@@ -52,8 +52,9 @@ class StateLayer(LinearAttentionLayer):
     def __init__(self, number: int, count: int, states: States | None) -> None:
         LinearAttentionCacheLayerMixin.__init__(self, number_of_states=count)  # pyright: ignore[reportUnknownMemberType]
         self._number = number
-        for place in range(count) if states is not None else ():
-            assert states is not None
+        if states is None:
+            return
+        for place in range(count):
             conv, recurrent = states.get((number, "conv", place)), states.get((number, "recurrent", place))
             if conv is not None:
                 self.conv_states[place], self.conv_kernel_size[place] = conv, conv.shape[-1]
@@ -61,8 +62,8 @@ class StateLayer(LinearAttentionLayer):
             if recurrent is not None:
                 self.recurrent_states[place] = recurrent
                 self.is_recurrent_states_initialized[place] = True
-            self.has_previous_state[place] = conv is not None or recurrent is not None
             known = conv if conv is not None else recurrent
+            self.has_previous_state[place] = known is not None
             self.dtype, self.device = (None, None) if known is None else (known.dtype, known.device)
 
     def lazy_initialization(

@@ -73,7 +73,6 @@ class _Loader:
         self._tokenizer = tokenizer
         self._dtype = dtype
         self._taken: set[str] = set()
-        self._quants: Any = import_module("gguf.quants")
 
     def model(self, for_kernels: bool) -> Any:
         """Return the model with all weights. Raises ModelError."""
@@ -151,7 +150,7 @@ class _Loader:
         embedding = QuantizedEmbedding(_matrix(words))
         head = embedding.matrix
         if not description.tied_head:
-            head = self._matrix(_HEAD, description.vocabulary, description.hidden)[0]
+            head, _ = self._product(_HEAD, description.vocabulary, description.hidden)
         layers = [self._layer(f"blk.{number}", architecture, description) for number in range(description.layers)]
         rotary = self._rotary(config, description.heads.size)
         last = self._plain_norm("output_norm", description.hidden)
@@ -168,7 +167,7 @@ class _Loader:
 
         def product(*names: str) -> QuantizedProducts:
             found = [
-                self._matrix(f"{name}.{_NAMES[own]}", *shapes[own], own in description.biases, heads.get(own))
+                self._product(f"{name}.{_NAMES[own]}", *shapes[own], own in description.biases, heads.get(own))
                 for own in names
             ]
             return QuantizedProducts([matrix for matrix, _ in found], [bias for _, bias in found])
@@ -181,12 +180,6 @@ class _Loader:
             self._plain_norm(f"{name}.attn_norm", hidden), product("queries", "keys", "values"), norms, product("out"),
             self._plain_norm(f"{name}.ffn_norm", hidden), product("gates", "up"), product("down"),
         )  # fmt: skip
-
-    def _matrix(
-        self, name: str, rows: int, width: int, has_bias: bool = False, heads: int | None = None
-    ) -> tuple[QuantizedMatrix, Tensor | None]:
-        found, order, bias = self._product(name, rows, width, has_bias, heads)
-        return _matrix(found, order), bias
 
     def _plain_norm(self, name: str, width: int) -> Norm:
         return Norm(torch.as_tensor(self._reals(f"{name}.weight", (width,))), None)
@@ -238,7 +231,7 @@ class _Loader:
         scale = float(getattr(empty, "scalar_embed_scale", 1.0))
         if self._dtype is None:
             return QuantizedEmbedding(_matrix(words), scale)
-        empty.weight = self._unpacked(words, words.data)
+        empty.weight = self._unpacked(_matrix(words))
         if "embed_scale" in dict(empty.named_buffers(recurse=False)):
             empty.embed_scale = torch.tensor(scale)
         return empty
@@ -255,19 +248,19 @@ class _Loader:
         """Return a linear layer. heads: as for `_product`"""
         rows, width = empty.out_features, empty.in_features
         needs = "bias" in dict(empty.named_parameters()) or f"{name}.bias" in self._file.tensors
-        found, order, added = self._product(name, rows, width, needs, heads)
+        matrix, bias = self._product(name, rows, width, needs, heads)
         if self._dtype is None:
-            return QuantizedLinear(_matrix(found, order), added)
+            return QuantizedLinear(matrix, bias)
         made = nn.Linear(width, rows, bias=False, device="meta")
-        made.weight = self._unpacked(found, found.data if order is None else found.data[order])
-        if added is not None:
-            made.bias = nn.Parameter(added, requires_grad=False)
+        made.weight = self._unpacked(matrix)
+        if bias is not None:
+            made.bias = nn.Parameter(bias, requires_grad=False)
         return made
 
     def _product(
-        self, name: str, rows: int, width: int, has_bias: bool, heads: int | None
-    ) -> tuple[GGUFTensor, NDArray[np.int64] | None, Tensor | None]:
-        """Return the tensor of a product, a permutation of its rows or None, and its bias.
+        self, name: str, rows: int, width: int, has_bias: bool = False, heads: int | None = None
+    ) -> tuple[QuantizedMatrix, Tensor | None]:
+        """Return the weights of a product and its bias.
 
         heads: number of heads whose rows are interleaved in pairs
         """
@@ -276,11 +269,13 @@ class _Loader:
         order = None if heads is None else _halves(rows, heads)
         if bias is not None and order is not None:
             bias = bias[order]
-        return found, order, None if bias is None else torch.as_tensor(bias)
+        return _matrix(found, order), None if bias is None else torch.as_tensor(bias)
 
-    def _unpacked(self, tensor: GGUFTensor, data: NDArray[np.uint8]) -> nn.Parameter:
-        """Return the values of a tensor's rows in the requested dtype."""
-        numbers = self._quants.dequantize(data, import_module("gguf").GGMLQuantizationType[tensor.kind])
+    def _unpacked(self, matrix: QuantizedMatrix) -> nn.Parameter:
+        """Return the values of a matrix in the requested dtype."""
+        data = matrix.data if matrix.order is None else matrix.data[matrix.order]
+        gguf: Any = import_module("gguf")
+        numbers = gguf.quants.dequantize(data, gguf.GGMLQuantizationType[matrix.kind])
         return nn.Parameter(torch.tensor(numbers, dtype=self._dtype), requires_grad=False)
 
     def _norm(self, name: str, module: nn.Module, added: float) -> None:
