@@ -109,7 +109,7 @@ def _quick_forward(module: Any) -> Any:
         return partial(_multiply, module.weight, module.bias)
     shift = norm_shift(module)
     if shift is not None:
-        return partial(_normalise, module.weight, shift, _eps(module), module.forward)
+        return partial(_normalise, module.weight, shift, epsilon_of(module), module.forward)
     forward = quick_forward(module.__class__)
     return None if forward is None else MethodType(forward, module)
 
@@ -142,7 +142,7 @@ def norm_shift(module: nn.Module) -> float | None:
     if not type(module).__name__.endswith("RMSNorm") or {*weights} != {"weight"} or weights["weight"].ndim != 1:
         return None
     like = weights["weight"]
-    if like.dtype != torch.float32 or not isinstance(_eps(module), float):
+    if like.dtype != torch.float32 or not isinstance(epsilon_of(module), float):
         return None
     noise = torch.Generator().manual_seed(0)
     rows = torch.randn(3, len(like), generator=noise, dtype=like.dtype)
@@ -151,14 +151,14 @@ def norm_shift(module: nn.Module) -> float | None:
         expected = torch.func.functional_call(module, {"weight": scales}, (rows,))
     except Exception:  # a norm with other arguments
         return None
-    root = rows * (rows.square().mean(-1, keepdim=True) + _eps(module)).rsqrt()
+    root = rows * (rows.square().mean(-1, keepdim=True) + epsilon_of(module)).rsqrt()
     for shift in (0.0, 1.0):
         if expected.shape == rows.shape and torch.allclose(expected, root * (scales + shift), _TOLERANCE, _TOLERANCE):
             return shift
     return None
 
 
-def _eps(module: nn.Module) -> Any:
+def epsilon_of(module: nn.Module) -> Any:
     """Return a norm's epsilon, under either of its names."""
     return getattr(module, "variance_epsilon", getattr(module, "eps", None))
 

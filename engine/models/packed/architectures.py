@@ -19,7 +19,7 @@ EMBEDDING = (
     "torch.nn.modules.sparse.Embedding",
     f"{QuantizedEmbedding.__module__}.{QuantizedEmbedding.__qualname__}",
 )
-CONV = "transformers.pytorch_utils.Conv1D"
+_CONV = "transformers.pytorch_utils.Conv1D"
 """Class of GPT-2's linear layers, with weights [in, out]."""
 _LIST, _DROPOUT = "torch.nn.modules.container.ModuleList", "torch.nn.modules.dropout.Dropout"
 _LAYER_NORM = "torch.nn.modules.normalization.LayerNorm"
@@ -120,9 +120,9 @@ def _llama(
 
 def _gpt2() -> DecoderArchitecture:
     says = {"is_causal": True, "is_cross_attention": False, "reorder_and_upcast_attn": False}
-    mixer = {"c_attn": Spec((CONV,), "queries_keys_values"), "c_proj": Spec((CONV,), "out")}
+    mixer = {"c_attn": Spec((_CONV,), "queries_keys_values"), "c_proj": Spec((_CONV,), "out")}
     dropouts = {"attn_dropout": Spec((_DROPOUT,)), "resid_dropout": Spec((_DROPOUT,))}
-    inner = {"c_fc": Spec((CONV,), "up"), "c_proj": Spec((CONV,), "down")}
+    inner = {"c_fc": Spec((_CONV,), "up"), "c_proj": Spec((_CONV,), "down")}
     layer = {
         "ln_1": Spec((_LAYER_NORM,), "before"),
         "attn": Spec((".GPT2Attention",), "attention", {**mixer, **dropouts}, says),

@@ -9,12 +9,14 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
 
 from ....kernels.decoder.plain import HeadNorms
 from ...memory.weights import Links
+from ..modules import epsilon_of
 from ..quantized.modules import QuantizedEmbedding, QuantizedLinear
 from ..stock import strangeness_of
-from .architectures import CONV, DecoderArchitecture, NotDescribedError, Spec, architecture_of
+from .architectures import DecoderArchitecture, NotDescribedError, Spec, architecture_of
 from .description import (
     DTYPES,
     DecoderDescription,
@@ -118,8 +120,7 @@ def _check(body: Any, found: Roles, layers: Sequence[Roles], description: Decode
     sizes = ("query_norm", "key_norm") if description.head_norms else ()
     norms += [(parts[name], description.heads.size) for parts in layers for name in sizes]
     for norm, width in norms:
-        biased, eps = description.norm == "layer", getattr(norm, "variance_epsilon", getattr(norm, "eps", None))
-        given = getattr(norm, "bias", None)
+        biased, eps, given = description.norm == "layer", epsilon_of(norm), getattr(norm, "bias", None)
         _need(norm.weight is not None and tuple(norm.weight.shape) == (width,), "a norm of another size")
         _need((given is not None) == biased and eps == description.norm_eps, "a norm of another kind")
     words = found["embedding"].weight
@@ -150,7 +151,7 @@ def _products_of(parts: Roles, description: DecoderDescription) -> dict[str, tup
 def _check_parameters(body: Any, first: Any) -> None:
     """Raise NotDescribedError unless weights are plain tensors of one dtype and device, each owned by one module."""
     weights = list(body.parameters())
-    turned = {id(each.weight) for each in body.modules() if f"{type(each).__module__}.{type(each).__name__}" == CONV}
+    turned = {id(each.weight) for each in body.modules() if isinstance(each, Conv1D)}
     _need(first.dtype in DTYPES, f"weights of type {first.dtype}")
     for weight in weights:
         plain = type(weight) is nn.Parameter and type(weight.data) is Tensor and weight.layout == torch.strided
@@ -210,7 +211,7 @@ def _product_of(modules: Sequence[Any]) -> Any:
 
 def _by_rows(module: Any) -> Tensor:
     """Return weights [out, in]."""
-    return module.weight.T if type(module).__name__ == "Conv1D" else module.weight
+    return module.weight.T if isinstance(module, Conv1D) else module.weight
 
 
 def _lay_by_rows(module: Any) -> None:
