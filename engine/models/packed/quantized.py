@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -33,9 +31,6 @@ _WORTH = 1 << 20
 """Number of multiplications that justifies another thread."""
 
 
-Part = TypeVar("Part")
-
-
 class QuantizedKernels:
     """Decoders with weights in GGUF formats; norms and operations between products use float32.
 
@@ -47,18 +42,17 @@ class QuantizedKernels:
         self._description = description
         self._weights = weights
         self._last = weights.last.arrays
-        products = [(own.attention, own.out, own.up, own.down) for own in weights.layers]
-        layers = [_in_order(*(part.matrices for part in own)) for own in products]
-        biases = [_in_order(*(part.biases for part in own)) for own in products]
-        rows = [0 if each is None else len(each.data) for each in layers[0]]
+        layers = [_in_order(own) for own in weights.layers]
+        first = [matrix for matrix, _ in layers[0]]
+        rows = [0 if matrix is None else len(matrix.data) for matrix in first]
         self._most_rows = max(sum(rows[: VALUES + 1]), rows[GATES] + rows[UP])
-        self._most_columns = max(each.width for each in layers[0] if each is not None)
-        self._numbers = sum(each.width * len(each.data) for each in layers[0] if each is not None)
+        self._most_columns = max(matrix.width for matrix in first if matrix is not None)
+        self._numbers = sum(matrix.width * len(matrix.data) for matrix in first if matrix is not None)
         # Kernels only have addresses of weights, so `weights` must live until a step ends.
         self._stack = QuantizedStack(
-            np.array([_place_of(each) for own in layers for each in own], np.int64),
+            np.array([_place_of(matrix) for own in layers for matrix, _ in own], np.int64),
             np.array(rows, np.int64),
-            np.array([[_address(each) for each in own] for own in biases], np.int64),
+            np.array([[_address(bias) for _, bias in own] for own in layers], np.int64),
             np.array([_norms_of(own) for own in weights.layers], np.int64),
             np.full((len(layers), 3), description.norm_eps),
         )
@@ -107,12 +101,14 @@ class QuantizedKernels:
         )  # fmt: skip
 
 
-def _in_order(
-    attention: Sequence[Part], out: Sequence[Part], up: Sequence[Part], down: Sequence[Part]
-) -> list[Part | None]:
-    """Return a layer's matrices or biases in kernel order; None for missing gates."""
-    gates = [None] if len(up) == 1 else []
-    return [*attention, *out, *gates, *up, *down]
+def _in_order(own: LayerWeights[QuantizedProducts]) -> list[tuple[QuantizedMatrix | None, Tensor | None]]:
+    """Return a layer's matrices and biases in kernel order; None for missing gates."""
+    found: list[tuple[QuantizedMatrix | None, Tensor | None]] = []
+    for part in (own.attention, own.out, own.up, own.down):
+        found += zip(part.matrices, part.biases, strict=True)
+    if len(own.up.matrices) == 1:
+        found.insert(GATES, (None, None))
+    return found
 
 
 def _norms_of(own: LayerWeights[QuantizedProducts]) -> list[int]:
