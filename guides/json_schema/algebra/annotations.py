@@ -11,7 +11,7 @@ item, and takes no alternative.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple, cast
@@ -21,8 +21,8 @@ from ...limits import spend
 from ..read.dialects import is_array
 from .cases import ANY, Array, Normal, Object, Rule, String
 from .formula import EVERYTHING, Formula
-from .meeting import Normalising
 from .objects import requiring
+from .strings import StringLanguage
 from .translate import ScopedSchema, references
 
 MAX_DEPTH = 100
@@ -52,65 +52,75 @@ class Evaluation(NamedTuple):
     seen: Evaluated
 
 
-def formula_of(place: ScopedSchema, reader: Normalising) -> Formula:
-    """Return the formula of a subschema with unevaluated members or items. Raises LimitError for too many branches."""
+def formula_of(
+    place: ScopedSchema,
+    conditions: Callable[[ScopedSchema], list[Formula]],
+    language: StringLanguage,
+    max_cases: int,
+) -> Formula:
+    """Return the formula of a subschema with unevaluated members or items. Raises LimitError for too many branches.
+
+    conditions: returns the conjuncts of a subschema without such keywords
+    """
     schema = place.schema
     bare = {key: content for key, content in schema.value.items() if key not in UNEVALUATED}
     kept = place._replace(schema=type(schema)(bare, schema.resource, schema.parent, schema.keys))
-    found = list(_evaluations(kept, reader, EVERYTHING, 0))
-    parts = reader.parts(kept)
+    found = list(_evaluations(kept, EVERYTHING, 0))
+    parts = conditions(kept)
     if place.has("unevaluatedProperties"):
-        parts += _members(place, reader, found)
+        parts += _members(place, found, language, max_cases)
     if place.has("unevaluatedItems"):
         # First: alternatives that assume branches then meet the `anyOf` of these without multiplying.
-        parts.insert(0, _items(place, reader, found))
-    return reader.formulas.all_of(parts)
+        parts.insert(0, _items(place, found, max_cases))
+    return place.formulas.all_of(parts)
 
 
-def _members(place: ScopedSchema, reader: Normalising, found: list[Evaluation]) -> Iterator[Formula]:
+def _members(
+    place: ScopedSchema, found: list[Evaluation], language: StringLanguage, max_cases: int
+) -> Iterator[Formula]:
     """Yield the conditions on members of each name, and on those of other names."""
     inner = place.inner(place.keyword("unevaluatedProperties"))
     names = frozenset(name for _, seen in found for name in seen.names)
     for name in sorted(names):
         spend(100 * len(found))
-        told = [one for one, seen in found if seen.every_member or name in seen.names or _matches(seen, name, reader)]
+        told = [one for one, seen in found if seen.every_member or name in seen.names or _matches(seen, name, language)]
         yield _either(place, Normal(objects=(Object({name: inner}),)), told)
     every = [one for one, seen in found if seen.every_member]
     ways: list[Formula] = []
-    for holding, seen in _sets([one for one in found if one.seen.patterns], reader):
+    for holding, seen in _sets([one for one in found if one.seen.patterns], max_cases):
         patterns = frozenset(pattern for each in seen for pattern in each.patterns)
         rule = Rule(String(not_patterns=patterns, excluded=names), inner)
         closed = _either(place, Normal(objects=(Object(rules=(rule,)),)), every)
-        ways.append(reader.formulas.all_of((*holding, closed)))
-    yield reader.formulas.any_of(ways)
+        ways.append(place.formulas.all_of((*holding, closed)))
+    yield place.formulas.any_of(ways)
 
 
-def _matches(seen: Evaluated, name: str, reader: Normalising) -> bool:
+def _matches(seen: Evaluated, name: str, language: StringLanguage) -> bool:
     """Test whether a name is evaluated by one of the patterns."""
-    return any(reader.language.contains(String(patterns=frozenset((pattern,))), name) for pattern in seen.patterns)
+    return any(language.contains(String(patterns=frozenset((pattern,))), name) for pattern in seen.patterns)
 
 
-def _items(place: ScopedSchema, reader: Normalising, found: list[Evaluation]) -> Formula:
+def _items(place: ScopedSchema, found: list[Evaluation], max_cases: int) -> Formula:
     """Return the condition on all items, by ranges of indices that the same subschemas evaluate."""
     inner = place.inner(place.keyword("unevaluatedItems"))
     bounds = sorted({0, *(seen.items for _, seen in found)})
     ways: list[Formula] = []
-    for holding, seen in _sets([one for one in found if one.seen.matching], reader):
-        item = reader.formulas.any_of((inner, *(formula for each in seen for formula in each.matching)))
+    for holding, seen in _sets([one for one in found if one.seen.matching], max_cases):
+        item = place.formulas.any_of((inner, *(formula for each in seen for formula in each.matching)))
         cases = [Array((EVERYTHING,) * first + (item,) * (end - first)) for first, end in pairwise(bounds)]
         parts = list(holding)
         for first, case in zip(bounds, [*cases, Array((EVERYTHING,) * bounds[-1], item)], strict=True):
             told = [one for one, each in found if each.every_item or each.items > first]
             parts.append(_either(place, Normal(arrays=(case,)), told))
-        ways.append(reader.formulas.all_of(parts))
-    return reader.formulas.any_of(ways)
+        ways.append(place.formulas.all_of(parts))
+    return place.formulas.any_of(ways)
 
 
-def _sets(found: Sequence[Evaluation], reader: Normalising) -> Iterator[tuple[list[Formula], list[Evaluated]]]:
+def _sets(found: Sequence[Evaluation], max_cases: int) -> Iterator[tuple[list[Formula], list[Evaluated]]]:
     """Yield each subset of evaluations, with the unconditional ones: its conditions, and what it evaluates."""
     always = [one.seen for one in found if one.condition is EVERYTHING]
     rest = [one for one in found if one.condition is not EVERYTHING]
-    if 2 ** len(rest) > reader.max_cases:
+    if 2 ** len(rest) > max_cases:
         raise LimitError(f"unevaluated members depend on {len(rest)} branches; the option max_cases raises the limit")
     for count in range(len(rest) + 1):
         for some in combinations(rest, count):
@@ -123,12 +133,12 @@ def _either(place: ScopedSchema, case: Normal, told: list[Formula]) -> Formula:
     return place.formulas.any_of((place.formulas.plain(others), *told))
 
 
-def _evaluations(place: ScopedSchema, reader: Normalising, condition: Formula, depth: int) -> Iterator[Evaluation]:
+def _evaluations(place: ScopedSchema, condition: Formula, depth: int) -> Iterator[Evaluation]:
     """Yield what a subschema evaluates where it and a condition hold."""
     if depth > MAX_DEPTH:
         raise LimitError(f"schemas nested more than {MAX_DEPTH} deep beside unevaluated members")
     spend(500)
-    both, refuse = reader.formulas.all_of, reader.formulas.negation
+    both, refuse = place.formulas.all_of, place.formulas.negation
     inner = [(formula, condition) for formula in references(place)]
     if not (place.schema.resource.dialect.ref_alone and place.has("$ref")):
         yield Evaluation(condition, _own(place))
@@ -149,7 +159,8 @@ def _evaluations(place: ScopedSchema, reader: Normalising, condition: Formula, d
             inner.append((place.inner(schema), both((condition, having))))
     for formula, holding in inner:
         if formula.kind == "schema":
-            yield from _evaluations(reader.place(formula), reader, holding, depth + 1)
+            schema, scope = formula.subject
+            yield from _evaluations(place._replace(schema=schema, scope=scope), holding, depth + 1)
 
 
 def _holds_with(schema: Any) -> bool:

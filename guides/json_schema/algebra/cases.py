@@ -4,7 +4,7 @@ A value satisfies a `Normal` iff it satisfies one alternative of its type. Alter
 objects the members are formulas, not yet normalised.
 
 A conjunction of disjunctions may have exponentially many cases, so a case can hold it unexpanded, as groups (`either`):
-one alternative of each holds. `GroupKind` implements this for strings and numbers; for objects see `objects.narrowed`.
+one alternative of each holds (`GroupKind`).
 """
 
 from __future__ import annotations
@@ -181,9 +181,8 @@ class GroupKind(Generic[Case]):
     def within(self, bare: Case, groups: Iterable[tuple[Case, ...]]) -> Case | None:
         """Return the intersection of a set and groups, without alternatives found to be disjoint from the set."""
         left: list[tuple[Case, ...]] = []
-        waiting = list(dict.fromkeys(groups))
-        while waiting:
-            group = waiting.pop(0)
+        is_narrowed = False
+        for group in dict.fromkeys(groups):
             spend(300 * len(group))
             if any(self.covers(one, bare) for one in group):
                 continue
@@ -191,11 +190,13 @@ class GroupKind(Generic[Case]):
             if not met:
                 return None
             if len(met) == 1:
-                # Its condition may eliminate alternatives of earlier groups.
-                rest = (*left, *waiting)
-                return self.intersect(met[0][1], self.holding(rest)) if rest else met[0][1]
-            left.append(tuple(one for one, _ in met))
-        return replace(bare, either=tuple(left))
+                bare, is_narrowed = met[0][1], True
+            else:
+                left.append(tuple(one for one, _ in met))
+        if not is_narrowed:
+            return replace(bare, either=tuple(left))
+        # The narrower set may exclude alternatives of earlier groups.
+        return self.intersect(bare, self.holding(left)) if left else bare
 
     def absorbed(self, cases: Iterable[Case]) -> list[Case]:
         """Return the sets without those found to lie within another."""

@@ -11,9 +11,10 @@ supersets.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, TypeVar
 
 from ....errors import LimitError, SchemaError
@@ -22,6 +23,7 @@ from ..read.dialects import as_written, exact, is_array, is_number, is_object, o
 from ..read.documents import Documents, SchemaOptions
 from ..read.subschema import Subschema
 from . import annotations, arrays, numbers, objects, strings, translate
+from .alternatives import covers, tags, union, without_absorbed
 from .cases import (
     ANY,
     ANY_ARRAY,
@@ -31,6 +33,7 @@ from .cases import (
     BOOLEANS,
     NONE,
     Array,
+    GroupKind,
     ManyError,
     Normal,
     Number,
@@ -38,8 +41,7 @@ from .cases import (
     Rule,
     String,
 )
-from .formula import EVERYTHING, NOTHING, BusyError, DeepError, Formula, Formulas
-from .meeting import covers, exactly_one, key_of, meet, union, without_absorbed
+from .formula import EVERYTHING, NOTHING, BusyError, DeepError, Formula, Formulas, conjuncts
 from .membership import Membership
 from .strings import StringLanguage
 
@@ -76,6 +78,9 @@ MIN_PAIRS, PAIRS_PER_CASE = 32_768, 8
 
 MAX_MULTIPLIED = 32
 """Maximum number of object cases before alternatives are held in groups."""
+
+STEPS_PER_PAIR = 300
+"""Work of testing whether two alternatives meet."""
 
 MAX_NESTING = 100
 """Maximum recursion depth of formulas within one another."""
@@ -201,7 +206,7 @@ class Normaliser:
             case "any":
                 return union([self.normal(part) for part in formula.parts])
             case "one":
-                return exactly_one(formula.parts, EVERYTHING, self)
+                return self._exactly_one(formula.parts, EVERYTHING)
             case _:
                 return self._negation(formula.parts[0])
 
@@ -220,7 +225,7 @@ class Normaliser:
         yield from (self.normal(part) for part in parts if part not in choices)
         if choices:
             context = self.formulas.all_of(part for part in formula.parts if part not in choices)
-            yield from (exactly_one(choice.parts, context, self) for choice in choices.values())
+            yield from (self._exactly_one(choice.parts, context) for choice in choices.values())
 
     def _choice(self, formula: Formula) -> Formula | None:
         """Return the exclusive choice that a formula stands for, if it has not been normalised."""
@@ -259,13 +264,9 @@ class Normaliser:
         """Return the formula of a document's root."""
         return translate.ScopedSchema(root, (), self.formulas, self.documents).enter(root)
 
-    def place(self, formula: Formula) -> translate.ScopedSchema:
-        """Return the subschema of a formula, ready to be read."""
-        schema, scope = formula.subject
-        return translate.ScopedSchema(schema, scope, self.formulas, self.documents)
-
     def _read(self, formula: Formula) -> Formula:
-        place = self.place(formula)
+        schema, scope = formula.subject
+        place = translate.ScopedSchema(schema, scope, self.formulas, self.documents)
         try:
             return self._read_at(place)
         except LimitError as error:
@@ -276,10 +277,10 @@ class Normaliser:
         if place.schema.resource.dialect.ref_alone and place.has("$ref"):
             return self.formulas.all_of(translate.references(place))
         if place.has("unevaluatedItems") or place.has("unevaluatedProperties"):
-            return annotations.formula_of(place, self)
-        return self.formulas.all_of(self.parts(place))
+            return annotations.formula_of(place, self._conditions, self.language, self.max_cases)
+        return self.formulas.all_of(self._conditions(place))
 
-    def parts(self, place: translate.ScopedSchema) -> list[Formula]:
+    def _conditions(self, place: translate.ScopedSchema) -> list[Formula]:
         """Return the conjuncts of a subschema, without its unevaluated members."""
         found = translate.groups(place)
         own = translate.plain(place, found, self._options.formats) if found & translate.BOUNDS else ANY
@@ -298,6 +299,49 @@ class Normaliser:
     @cached_property
     def _of_names(self) -> Normaliser:
         return Normaliser(self.documents, self.formulas, self.language, self._options, only_strings=True)
+
+    # Exclusive choices
+
+    def _exactly_one(self, parts: Sequence[Formula], context: Formula) -> Normal:
+        """Return the values that satisfy exactly one of the formulas.
+
+        A discriminator member with different constants often separates the alternatives. Then none needs to be refuted,
+        and the quadratic number of pairs is not examined.
+        context: a formula known to hold of all values; the result may be larger outside it
+        """
+        within = [self.formulas.all_of((context, part)) for part in parts]
+        normals = [self.normal(formula) for formula in within]
+        told = tags(normals, self.meaning)
+        # Objects told apart by a member are disjoint; values of other types are still compared.
+        beside = [replace(normal, objects=()) if told else normal for normal in normals]
+        found: list[Normal] = []
+        for index, chosen in enumerate(parts):
+            apart = [told is not None and told[index].isdisjoint(told[at]) for at in range(len(parts))]
+            others = [part for at, part in enumerate(parts) if at != index and not apart[at]]
+            rest = (normal for normal, is_apart in zip(beside, apart, strict=True) if is_apart)
+            outside = (self.complement(normal) for normal in rest if not normal.is_empty)
+            found.append(self.conjunction(chain((self._only(chosen, within[index], others),), outside)))
+        return union(found)
+
+    def _only(self, chosen: Formula, within: Formula, others: Iterable[Formula]) -> Normal:
+        """Return the values that satisfy one formula and none of the others; disjoint ones need no negation.
+
+        within: the formula and its context
+        """
+        holding = conjuncts(chosen, frozenset(), self.meaning)
+        refuted: list[list[Formula]] = []
+        for other in others:
+            if not self.clashes(chosen, other) and (within is chosen or not self.clashes(within, other)):
+                left = conjuncts(other, frozenset(holding), self.meaning)
+                refuted.append([part for part, leaf in left.items() if leaf])
+        found = self.normal(chosen)
+        try:
+            for left in refuted:
+                found = union([self._difference(found, part) for part in left])
+        except ManyError:
+            negated = (self.formulas.any_of(map(self.formulas.negation, left)) for left in refuted)
+            return self.conjunction(map(self.normal, (chosen, *negated)))
+        return found
 
     # Products and sums of normal forms
 
@@ -372,15 +416,15 @@ class Normaliser:
             return b
         if b == (any_case,):
             return a
-        found: dict[Any, Any] = {}
+        found: dict[Case, None] = {}
         for ours in a:
             # If one alternative holds anyway, the others add nothing.
             held = any(covers(theirs, ours) for theirs in b)
             for case in (ours,) if held else (intersect(ours, theirs) for theirs in b):
                 if case is None:
                     continue
-                parts: list[Any] = self.settled(case) if isinstance(case, Object) else [case]
-                found.update({key_of(part): part for part in parts})
+                parts: list[Any] = self._settled(case) if isinstance(case, Object) else [case]
+                found.update(dict.fromkeys(parts))
             self._pairs += 1 if held else len(b)
             spend(1000 if held else 1000 * len(b))
             if most is not None and (len(found) > most or self._pairs > self._max_pairs):
@@ -390,7 +434,7 @@ class Normaliser:
                     f"the schema falls into more than {self.max_cases} alternatives for one value, or takes as long "
                     "as if it did; the option max_cases raises the limit"
                 )
-        return without_absorbed(tuple(found.values()))
+        return without_absorbed(tuple(found))
 
     def _object_product(self, a: tuple[Object, ...], b: tuple[Object, ...], held: bool) -> tuple[Object, ...]:
         """Return `_product` of objects. Raises ManyError if they must be held in groups and are not yet."""
@@ -400,11 +444,13 @@ class Normaliser:
             if len(result) > most:
                 raise ManyError
             return result
-        if a and b and a != (ANY_OBJECT,) and b != (ANY_OBJECT,):
-            spend(1000 * min(len(a), len(b)))
-            found = objects.in_both(a, b, self.both_objects)
-            if found is not None:
-                return without_absorbed(tuple(found))
+        if a != (ANY_OBJECT,) and b != (ANY_OBJECT,):
+            # Alternatives without groups become one group.
+            a, b = (side if _is_grouped(side) else (Object(either=(side,)),) for side in (a, b))
+            if min(len(a), len(b)) == 1:
+                spend(1000 * max(len(a), len(b)))
+                pairs = (self.both_objects(ours, theirs) for ours in a for theirs in b)
+                return without_absorbed(tuple(case for case in pairs if case is not None))
         return self._product(a, b, ANY_OBJECT, self.both_objects)
 
     def _string_product(self, a: tuple[String, ...], b: tuple[String, ...]) -> tuple[String, ...]:
@@ -425,9 +471,12 @@ class Normaliser:
     def both_objects(self, a: Object, b: Object) -> Object | None:
         """Return the intersection of two cases; None if a shallow check finds it empty."""
         case = objects.intersect(a, b, self.formulas, self.language, self.clashes)
-        return objects.narrowed(case, self.both_objects) if case is not None and case.either else case
+        if case is None or not case.either:
+            return case
+        kind = GroupKind(self.both_objects, objects.covers, lambda groups: Object(either=tuple(groups)))
+        return kind.within(replace(case, either=()), case.either)
 
-    def settled(self, case: Object) -> list[Object]:
+    def _settled(self, case: Object) -> list[Object]:
         """Return the case as alternatives, where its `some` rules allow only known names."""
         return objects.settled(case, self.formulas, self.language, self.clashes)
 
@@ -457,7 +506,7 @@ class Normaliser:
             self.conjunction(outside).objects,
         )
 
-    def outside(self, normal: Normal, formula: Formula) -> Normal:
+    def _difference(self, normal: Normal, formula: Formula) -> Normal:
         """Return the difference of a normal form and a formula. Raises ManyError for too many object cases."""
         if formula.kind == "not":
             return self._conjoin(normal, self.normal(formula.parts[0]), False)
@@ -486,10 +535,8 @@ class Normaliser:
 
     def _outside(self, case: Object) -> tuple[Object, ...]:
         """Return the objects outside a case."""
-        others = objects.complement(case, self.formulas)
-        refuted = objects.outside_groups(case, self.formulas)
-        narrow = (objects.narrowed(other, self.both_objects) for other in refuted)
-        return (*others, *(other for other in narrow if other is not None))
+        others = (self.both_objects(ANY_OBJECT, other) for other in objects.complement(case, self.formulas))
+        return tuple(other for other in others if other is not None)
 
     def clashes(self, a: Formula, b: Formula) -> bool:
         """Test whether a shallow check finds that no value satisfies both formulas."""
@@ -504,9 +551,44 @@ class Normaliser:
             ours, theirs = self.normal(a), self.normal(b)
             if ours.constants or theirs.constants:
                 return self.normal(formula).is_empty
-            known = self._clashing[formula] = not meet(ours, theirs, self)
+            known = self._clashing[formula] = not self._meet(ours, theirs)
             return known
         except (BusyError, DeepError, LimitError):
             return False
         finally:
             self._glances -= 1
+
+    def _meet(self, a: Normal, b: Normal) -> bool:
+        """Test whether some alternatives of both meet, by a shallow check up to the first pair; without constants."""
+        if (a.null and b.null) or a.booleans & b.booleans:
+            return True
+        if _any(a.numbers, b.numbers, ANY_NUMBER) or _any(a.strings, b.strings, ANY_STRING):
+            return True
+        if _any(a.arrays, b.arrays, ANY_ARRAY) or _any(a.objects, b.objects, ANY_OBJECT):
+            return True
+        spend(STEPS_PER_PAIR * (len(a.numbers) * len(b.numbers) + len(a.strings) * len(b.strings)))
+        if any(numbers.intersect(one, other) is not None for one in a.numbers for other in b.numbers):
+            return True
+        if any(strings.intersect(one, other, self.language) is not None for one in a.strings for other in b.strings):
+            return True
+        spend(STEPS_PER_PAIR * len(a.arrays) * len(b.arrays))
+        if any(self._both_arrays(one, other) is not None for one in a.arrays for other in b.arrays):
+            return True
+        return any(self._objects_meet(one, other) for one in a.objects for other in b.objects)
+
+    def _objects_meet(self, a: Object, b: Object) -> bool:
+        spend(STEPS_PER_PAIR)
+        if a.either or b.either or a.some or b.some:
+            case = self.both_objects(a, b)
+            return case is not None and bool(self._settled(case))
+        return objects.meet(a, b, self.formulas, self.language, self.clashes)
+
+
+def _is_grouped(cases: tuple[Object, ...]) -> bool:
+    """Test whether alternatives need no group of their own: at most one, or some with groups."""
+    return len(cases) < 2 or any(case.either for case in cases)
+
+
+def _any(a: tuple[object, ...], b: tuple[object, ...], any_case: object) -> bool:
+    """Test whether one side has all values of a type, and the other some."""
+    return bool(a and b) and (a[0] is any_case or b[0] is any_case)

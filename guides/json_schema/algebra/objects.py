@@ -21,7 +21,6 @@ STEPS_PER_RULE = 200
 
 
 Group = tuple[Object, ...]
-Both = Callable[[Object, Object], Object | None]
 
 
 def member(case: Object, name: str, formulas: Formulas, language: StringLanguage) -> Formula:
@@ -112,7 +111,7 @@ def _least_of(a: int | None, b: int | None) -> int | None:
 def intersect(a: Object, b: Object, formulas: Formulas, language: StringLanguage, clashes: Clashes) -> Object | None:
     """Return the intersection of two sets; None if `meet` finds it empty.
 
-    Groups are concatenated; see `narrowed`.
+    Groups are concatenated.
     """
     if a is ANY_OBJECT:
         return b
@@ -132,7 +131,7 @@ def intersect(a: Object, b: Object, formulas: Formulas, language: StringLanguage
 
 
 def complement(case: Object, formulas: Formulas, within: Object = ANY_OBJECT) -> list[Object]:
-    """Return the objects that are not in the set, its groups ignored, as alternatives.
+    """Return the objects that are not in the set, as alternatives.
 
     within: a case known to hold; its conditions are not refuted, and outside it the result may be wrong
     """
@@ -155,6 +154,10 @@ def complement(case: Object, formulas: Formulas, within: Object = ANY_OBJECT) ->
         parts.append(Object(max_properties=case.min_properties - 1))
     if case.max_properties is not None:
         parts.append(Object(min_properties=case.max_properties + 1))
+    for group in case.either:
+        refuted = tuple(tuple(complement(one, formulas)) for one in group)
+        if all(refuted):
+            parts.append(Object(either=refuted))
     return parts
 
 
@@ -234,62 +237,3 @@ def requiring(names: Iterable[str]) -> Object:
 def lacking(name: str) -> Object:
     """Return the objects that do not have this member."""
     return Object({name: NOTHING})
-
-
-def in_both(a: tuple[Object, ...], b: tuple[Object, ...], both: Both) -> list[Object] | None:
-    """Return the intersection of two unions, with a group of alternatives; None if cases of both have groups."""
-    if len(a) == 1 or len(b) == 1:
-        (one,), others = (a, b) if len(a) == 1 else (b, a)
-        if len(others) == 1 or any(case.either for case in others):
-            pairs = (both(one, other) for other in others)
-        else:
-            pairs = iter((both(one, Object(either=(others,))),))
-    elif any(case.either for case in a) and any(case.either for case in b):
-        return None
-    elif any(case.either for case in (*a, *b)):
-        grouped, plain = (a, b) if any(case.either for case in a) else (b, a)
-        pairs = (both(case, Object(either=(plain,))) for case in grouped)
-    else:
-        pairs = iter((both(ANY_OBJECT, Object(either=(a, b))),))
-    return [case for case in pairs if case is not None]
-
-
-def narrowed(case: Object, both: Both) -> Object | None:
-    """Return the case without alternatives that its bounds exclude; groups with one alternative are merged into it.
-
-    both: returns the intersection of two cases, at least one of them without groups
-    """
-    groups, bare = case.either, _with_groups(case, ())
-    changed = True
-    while changed and groups:
-        changed = False
-        left: list[Group] = []
-        for group in groups:
-            spend(200 * len(group))
-            if any(covers(one, bare) for one in group):
-                continue
-            met = [(one, found) for one in group if (found := both(bare, one)) is not None]
-            if not met:
-                return None
-            if len(met) == 1:
-                bare, changed = met[0][1], True
-            else:
-                left.append(tuple(one for one, _ in met) if len(met) < len(group) else group)
-        groups = tuple(left)
-    return _with_groups(bare, tuple(dict.fromkeys(groups))) if groups else bare
-
-
-def _with_groups(case: Object, either: tuple[Group, ...]) -> Object:
-    """Return the case with other groups."""
-    least, most = case.min_properties, case.max_properties
-    return Object(case.properties, case.rules, case.required, case.some, least, most, either)
-
-
-def outside_groups(case: Object, formulas: Formulas) -> list[Object]:
-    """Return the objects in no alternative of some group, one case for each group."""
-    found: list[Object] = []
-    for group in case.either:
-        refuted = tuple(tuple(complement(one, formulas)) for one in group)
-        if all(refuted):
-            found.append(Object(either=refuted))
-    return found

@@ -2,9 +2,9 @@
 
 from trellm.guides.automata.conditions import Together, automaton
 from trellm.guides.json_schema.algebra import numbers, objects, strings
+from trellm.guides.json_schema.algebra.alternatives import absorbed
 from trellm.guides.json_schema.algebra.cases import ANY_NUMBER, ANY_STRING, Number, Object, Rational, Rule, String
 from trellm.guides.json_schema.algebra.formula import EVERYTHING, NOTHING, Formula, Formulas
-from trellm.guides.json_schema.algebra.meeting import absorbed
 from trellm.guides.json_schema.automata.counting import Counting
 from trellm.guides.json_schema.automata.matching import matches
 from trellm.guides.json_schema.automata.spelling import Escapes, all_spelt, spelt

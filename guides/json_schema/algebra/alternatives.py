@@ -1,8 +1,4 @@
-"""Intersections of normal forms: whether they are empty, and the values of exactly one of several.
-
-Emptiness needs only the first pair of alternatives that meet. For an exclusive choice, a discriminator member with
-different constants often separates the alternatives; then none needs to be refuted, and the quadratic number of pairs
-is not examined.
+"""Alternatives of normal forms: their unions without those that lie within others, and discriminators.
 
 Alternatives within others are dropped (`absorbed`), by comparing object cases as sets of elementary conditions.
 """
@@ -10,18 +6,15 @@ Alternatives within others are dropped (`absorbed`), by comparing object cases a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from itertools import chain
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from ...limits import spend
-from . import arrays, numbers, objects, strings
-from .cases import ANY, ANY_ARRAY, ANY_NUMBER, ANY_OBJECT, ANY_STRING, BOOLEANS, Array, ManyError, Normal, Object, Rule
-from .formula import EVERYTHING, NOTHING, Formula, Formulas, conjuncts, json_key
-from .strings import StringLanguage
-from .translate import ScopedSchema
+from . import objects, strings
+from .cases import ANY, ANY_ARRAY, ANY_NUMBER, ANY_OBJECT, ANY_STRING, BOOLEANS, Normal, Object, Rule
+from .formula import EVERYTHING, NOTHING, Formula, conjuncts, json_key
 
 FEW = 4096
 """Maximum number of cases among which covered ones are looked for."""
@@ -126,11 +119,6 @@ def covers(wide: Any, narrow: Any) -> bool:
     return isinstance(wide, Object) and objects.covers(wide, narrow)
 
 
-def key_of(case: Any) -> Any:
-    """Return the key of a case; objects are compared by identity."""
-    return id(case) if isinstance(case, Object) else case
-
-
 def union(normals: Sequence[Normal]) -> Normal:
     """Return the disjunction of normal forms."""
     if len(normals) == 1:
@@ -151,144 +139,17 @@ def union(normals: Sequence[Normal]) -> Normal:
 
 def _sum(groups: list[tuple[Case, ...]], any_case: Case) -> tuple[Case, ...]:
     """Return the distinct cases of all groups; `any_case` alone if it is among them."""
-    found: dict[Any, Case] = {}
-    for group in groups:
-        for case in group:
-            if case is any_case:
-                return (any_case,)
-            found[key_of(case)] = case
-    return without_absorbed(tuple(found.values())) if len(found) <= FEW else tuple(found.values())
+    found = tuple(dict.fromkeys(chain.from_iterable(groups)))
+    if any(case is any_case for case in found):
+        return (any_case,)
+    return without_absorbed(found) if len(found) <= FEW else found
 
 
-STEPS_PER_PAIR = 300
+Meaning = Callable[[Formula], Formula]
+"""Returns the formula that a subschema stands for."""
 
 
-class Normalising(Protocol):
-    """The part of the normaliser that this module and readers of subschemas use."""
-
-    max_cases: int
-    formulas: Formulas
-    language: StringLanguage
-
-    def normal(self, formula: Formula) -> Normal:
-        """Return the normal form of a formula."""
-        ...
-
-    def meaning(self, formula: Formula) -> Formula:
-        """Return the formula that a subschema stands for."""
-        ...
-
-    def place(self, formula: Formula) -> ScopedSchema:
-        """Return the subschema of a formula."""
-        ...
-
-    def parts(self, place: ScopedSchema) -> list[Formula]:
-        """Return the conjuncts of a subschema."""
-        ...
-
-    def both_objects(self, a: Object, b: Object) -> Object | None:
-        """Return the intersection of two cases."""
-        ...
-
-    def settled(self, case: Object) -> list[Object]:
-        """Return the alternatives of a case with `some` rules."""
-        ...
-
-    def clashes(self, a: Formula, b: Formula) -> bool:
-        """Test whether no value satisfies both formulas."""
-        ...
-
-    def conjunction(self, normals: Iterable[Normal]) -> Normal:
-        """Return the conjunction of normal forms."""
-        ...
-
-    def outside(self, normal: Normal, formula: Formula) -> Normal:
-        """Return the difference of a normal form and a formula. Raises ManyError for too many object cases."""
-        ...
-
-    def complement(self, normal: Normal) -> Normal:
-        """Return the complement of a normal form."""
-        ...
-
-
-def meet(a: Normal, b: Normal, owner: Normalising) -> bool:
-    """Test whether some alternatives of both meet, by a shallow check; constants are ignored."""
-    if (a.null and b.null) or a.booleans & b.booleans:
-        return True
-    if _any(a.numbers, b.numbers, ANY_NUMBER) or _any(a.strings, b.strings, ANY_STRING):
-        return True
-    if _any(a.arrays, b.arrays, ANY_ARRAY) or _any(a.objects, b.objects, ANY_OBJECT):
-        return True
-    spend(STEPS_PER_PAIR * (len(a.numbers) * len(b.numbers) + len(a.strings) * len(b.strings)))
-    if any(numbers.intersect(one, other) is not None for one in a.numbers for other in b.numbers):
-        return True
-    if any(strings.intersect(one, other, owner.language) is not None for one in a.strings for other in b.strings):
-        return True
-    spend(STEPS_PER_PAIR * len(a.arrays) * len(b.arrays))
-    if any(_arrays_meet(one, other, owner) for one in a.arrays for other in b.arrays):
-        return True
-    return any(_objects_meet(one, other, owner) for one in a.objects for other in b.objects)
-
-
-def _any(a: tuple[object, ...], b: tuple[object, ...], any_case: object) -> bool:
-    """Test whether one side has all values of a type, and the other some."""
-    return bool(a and b) and (a[0] is any_case or b[0] is any_case)
-
-
-def _arrays_meet(one: Array, other: Array, owner: Normalising) -> bool:
-    return arrays.intersect(one, other, owner.formulas, owner.clashes) is not None
-
-
-def _objects_meet(a: Object, b: Object, owner: Normalising) -> bool:
-    spend(STEPS_PER_PAIR)
-    if a.either or b.either or a.some or b.some:
-        case = owner.both_objects(a, b)
-        return case is not None and bool(owner.settled(case))
-    return objects.meet(a, b, owner.formulas, owner.language, owner.clashes)
-
-
-def exactly_one(parts: Sequence[Formula], context: Formula, owner: Normalising) -> Normal:
-    """Return the values that satisfy exactly one of the formulas.
-
-    context: a formula known to hold of all values; the result may be larger outside it
-    """
-    within = [owner.formulas.all_of((context, part)) for part in parts]
-    normals = [owner.normal(formula) for formula in within]
-    tags = _tags(normals, owner)
-    # Objects told apart by a member are disjoint; values of other types are still compared.
-    beside = [replace(normal, objects=()) if tags else normal for normal in normals]
-    found: list[Normal] = []
-    for index, chosen in enumerate(parts):
-        apart = [tags is not None and tags[index].isdisjoint(tags[at]) for at in range(len(parts))]
-        others = [part for at, part in enumerate(parts) if at != index and not apart[at]]
-        told = (normal for normal, is_apart in zip(beside, apart, strict=True) if is_apart)
-        outside = (owner.complement(normal) for normal in told if not normal.is_empty)
-        found.append(owner.conjunction(chain((_only(chosen, within[index], others, owner),), outside)))
-    return union(found)
-
-
-def _only(chosen: Formula, within: Formula, others: Iterable[Formula], owner: Normalising) -> Normal:
-    """Return the values that satisfy one formula and none of the others; disjoint ones need no negation.
-
-    within: the formula and its context
-    """
-    holding = conjuncts(chosen, frozenset(), owner.meaning)
-    refuted: list[list[Formula]] = []
-    for other in others:
-        if not owner.clashes(chosen, other) and (within is chosen or not owner.clashes(within, other)):
-            left = conjuncts(other, frozenset(holding), owner.meaning)
-            refuted.append([part for part, leaf in left.items() if leaf])
-    found = owner.normal(chosen)
-    try:
-        for left in refuted:
-            found = union([owner.outside(found, part) for part in left])
-    except ManyError:
-        negated = (owner.formulas.any_of(map(owner.formulas.negation, left)) for left in refuted)
-        return owner.conjunction(map(owner.normal, (chosen, *negated)))
-    return found
-
-
-def _tags(normals: Sequence[Normal], owner: Normalising) -> list[AbstractSet[Any]] | None:
+def tags(normals: Sequence[Normal], meaning: Meaning) -> list[AbstractSet[Any]] | None:
     """Return for each normal form the constants, by key, of one member that all objects require.
 
     None if there is no such member. Normal forms with disjoint constants have no object in common.
@@ -298,18 +159,18 @@ def _tags(normals: Sequence[Normal], owner: Normalising) -> list[AbstractSet[Any
     cases = [case for normal in normals for case in normal.objects]
     for name in cases[0].properties:
         if all(name in case.required for case in cases):
-            found = [_constants(name, normal.objects, owner) for normal in normals]
+            found = [_constants(name, normal.objects, meaning) for normal in normals]
             told = [constants for constants in found if constants is not None]
             if len(told) == len(found):
                 return told
     return None
 
 
-def _constants(name: str, cases: Iterable[Object], owner: Normalising) -> AbstractSet[Any] | None:
+def _constants(name: str, cases: Iterable[Object], meaning: Meaning) -> AbstractSet[Any] | None:
     """Return the keys of all constants that a member may be in some cases; None if it may be anything else."""
     found = set[Any]()
     for case in cases:
-        asked = conjuncts(case.properties.get(name, EVERYTHING), frozenset(), owner.meaning)
+        asked = conjuncts(case.properties.get(name, EVERYTHING), frozenset(), meaning)
         listed = next((keys for part in asked if (keys := _keys(part)) is not None), None)
         if listed is None:
             return None
