@@ -14,7 +14,7 @@ recursive schemas form loops.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from ....errors import LimitError
@@ -75,8 +75,7 @@ class Formulas:
         # By kind, and by place for subschemas, which avoids a tuple for each
         self._known: dict[Kind, dict[Any, Formula]] = {}
         self._entered: dict[Any, Formula] = {}
-        self._place: dict[Formula, Subschema] = {}
-        self._further: dict[Formula, list[Subschema]] = {}
+        self._places: dict[Formula, list[Subschema]] = {}
         self._count = 2
 
     def schema(self, place: Subschema, scope: Scope = (), key: Any = None) -> Formula:
@@ -94,52 +93,38 @@ class Formulas:
     def enter(self, place: Subschema, scope: Scope, formula: Formula) -> None:
         """Store the formula of a subschema at its first entry."""
         self._entered[(place, scope) if scope else place] = formula
-        if self._place.setdefault(formula, place) is not place:
-            self._further.setdefault(formula, []).append(place)
-
-    def _places(self, formula: Formula) -> list[Subschema]:
-        """Return the places at which a formula was entered."""
-        first = self._place.get(formula)
-        return [] if first is None else [first, *self._further.get(formula, ())]
+        self._places.setdefault(formula, []).append(place)
 
     def is_placed(self, formula: Formula) -> bool:
         """Test whether a formula itself, and not only its parts, has a place in the schema."""
-        return formula.kind == "schema" or formula in self._place
+        return formula.kind == "schema" or formula in self._places
 
     def pointer_of(self, formula: Formula) -> str:
         """Return the JSON pointer of the first place of a formula or of one of its parts."""
+        return next((place.pointer for place in self._places_within(formula)), "#")
+
+    def keyword_of(self, formula: Formula, keyword: str) -> str:
+        """Return the JSON pointer of a keyword at the first place that has it, else of the first place."""
+        having = (place for place in self._places_within(formula) if keyword in place.value)
+        return next((place.pointer_to(keyword) for place in having), self.pointer_of(formula))
+
+    def _places_within(self, formula: Formula) -> Iterator[Subschema]:
+        """Yield the places of a formula and of its parts."""
         waiting = [formula]
         seen: set[Formula] = set()
         while waiting:
             one = waiting.pop()
-            found = [one.subject[0]] if one.kind == "schema" else self._places(one)
-            if found:
-                return found[0].pointer
             if one not in seen:
                 seen.add(one)
+                yield from [one.subject[0]] if one.kind == "schema" else self._places.get(one, ())
                 waiting += reversed(one.parts)
-        return "#"
-
-    def keyword_of(self, formula: Formula, keyword: str) -> str:
-        """Return the JSON pointer of a keyword at the first place of a formula that has it, else of the place."""
-        parts = [formula]
-        seen: set[Formula] = set()
-        for part in parts:
-            found = [part.subject[0]] if part.kind == "schema" else []
-            for place in (*found, *self._places(part)):
-                if keyword in place.value:
-                    return place.pointer_to(keyword)
-            if part not in seen:
-                seen.add(part)
-                parts += part.parts
-        return self.pointer_of(formula)
 
     def place_of(self, formula: Formula) -> str:
         """Describe the place of a formula in the schema with its keywords: "#/items (type, minimum)".
 
         Equivalent subschemas are one formula with several places.
         """
-        found = self._places(formula)
+        found = list(dict.fromkeys(self._places.get(formula, ())))
         if not found:
             inner = dict.fromkeys(self.place_of(part) for part in formula.parts)
             return " and ".join(inner) or repr(formula)

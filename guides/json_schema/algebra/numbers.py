@@ -98,7 +98,9 @@ def tidy(case: Number) -> Number | None:
             return None
     if step is None or not (case.not_multiple_of or case.excluded):
         return case
-    return case if _has_member(case, step) else None
+    # If no refused factor divides the step, one of the first multiples that are not excluded is a member.
+    is_empty = any(step % factor == 0 for factor in case.not_multiple_of)
+    return case if not is_empty and any(contains(case, value) for value in _tried(case)) else None
 
 
 def _on_multiples(case: Number, step: Rational) -> Number:
@@ -110,27 +112,6 @@ def _on_multiples(case: Number, step: Rational) -> Number:
     if low is case.minimum and high is case.maximum:
         return case
     return replace(case, minimum=low, maximum=high, exclusive_minimum=False, exclusive_maximum=False)
-
-
-def _has_member(case: Number, step: Rational) -> bool:
-    """Test whether some multiple of `step` within the bounds is neither excluded nor a refused multiple."""
-    if any(step % factor == 0 for factor in case.not_multiple_of):
-        return False
-    low, high = case.minimum, case.maximum
-    if low is None or high is None:
-        return True
-    period = step
-    for factor in case.not_multiple_of:
-        period = least_common_multiple(period, factor)
-    if (high - low) // period > len(case.excluded):
-        return True
-    return any(contains(case, low + index * step) for index in _counted(int((high - low) // step) + 1))
-
-
-def _counted(size: int) -> Iterator[int]:
-    for index in range(size):
-        spend(200)
-        yield index
 
 
 def smallest(case: Number) -> Rational:
