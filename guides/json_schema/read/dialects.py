@@ -318,6 +318,6 @@ def _key(uri: str) -> str:
 _BY_URI = {_key(dialect.uri): dialect for dialect in DIALECTS} | {"json-schema.org/schema": DRAFT2020}
 
 
-def dialect_of(uri: str) -> Dialect | None:
-    """Return the dialect that a `$schema` names (with or without `#`, http or https), or None."""
-    return _BY_URI.get(_key(uri))
+def dialect_of(named: Any) -> Dialect | None:
+    """Return the dialect that a `$schema` names (with or without `#`, http or https); None for any other value."""
+    return _BY_URI.get(_key(named)) if isinstance(named, str) else None

@@ -4,9 +4,9 @@ A document is scanned once, without recursion: every subschema becomes a `Subsch
 and anchors are registered, references are collected. Nothing is ever fetched: a reference leads into the document, into
 `resources`, or to one of the published metaschemas.
 
-Reference loops without a step into the instance are refused if they are reachable from the root (`Loops`). Small
-subschemas have structural keys that are equal wherever they stand (`wording_of`), since generators repeat them hundreds
-of times. Annotations are no part of a key; the order of properties is, as texts may be written in it.
+Reference loops without a step into the instance are refused if they are reachable from the root. Small subschemas have
+structural keys that are equal wherever they stand (`wording_of`), since generators repeat them hundreds of times.
+Annotations are no part of a key; the order of properties is, as texts may be written in it.
 """
 
 from __future__ import annotations
@@ -64,61 +64,6 @@ HOLDING = ("$defs", "definitions")
 
 IN_PLACE = ("$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
 """Keywords whose subschemas apply to the same instance as the schema around."""
-
-
-class Loops:
-    """Finds reference loops among schema objects, by `id`; resolve: returns the target of a reference keyword."""
-
-    def __init__(self, places: Mapping[int, Subschema], resolve: Callable[[Subschema, str], Subschema | bool]) -> None:
-        self._places = places
-        self._resolve = resolve
-
-    def reached(self, root: Subschema) -> set[Subschema]:
-        """Return the subschemas that may apply to an instance; definitions only if they are referred to."""
-        waiting = [root]
-        reached = set[Subschema]()
-        while waiting:
-            place = waiting.pop()
-            if place not in reached:
-                reached.add(place)
-                waiting += self._below(place, lambda key: key not in HOLDING)
-        return reached
-
-    def _below(self, place: Subschema, looks_at: Callable[[str], bool]) -> list[Subschema]:
-        """Return the subschemas that some keywords hold or refer to."""
-        spend(100 + 10 * len(place.value))
-        dialect = place.resource.dialect
-        found: list[Any] = []
-        for key in ("$ref",) if dialect.ref_alone and "$ref" in place.value else place.value:
-            kind = dialect.keywords[key].kind if key in dialect.keywords and looks_at(key) else "plain"
-            content: Any = place.value[key]
-            if kind == "reference":
-                target = self._resolve(place, key)
-                found += [] if isinstance(target, bool) else [target.value]
-            elif kind != "plain":
-                schemas: list[Any] = [content]
-                if kind != "schema" and is_array(content):
-                    schemas = content
-                elif kind not in ("schema", "items"):
-                    schemas = list(content.values())
-                found += schemas
-        return [self._places[id(schema)] for schema in found if is_object(schema)]
-
-    def find(self, referring: list[Subschema]) -> Subschema | None:
-        """Return a reference that leads back to itself without a step into the instance, None if there is none."""
-        after: dict[Subschema, list[Subschema]] = {}
-        waiting = list(referring)
-        while waiting:
-            place = waiting.pop()
-            if place not in after:
-                after[place] = self._below(place, lambda key: key in IN_PLACE)
-                waiting += after[place]
-        try:
-            TopologicalSorter(after).prepare()
-        except CycleError as error:
-            circle: list[Subschema] = error.args[1]
-            return next(place for place in circle if "$ref" in place.value)
-        return None
 
 
 MOST_PARTS = 32
@@ -207,15 +152,61 @@ class Documents:
             if keyword == "$ref":
                 referring.append(place)
         if referring:
-            loops = Loops(self._places, self.resolve)
-            place = loops.find(referring)
+            place = self._loop(referring)
             if place is not None and not self.has_dynamic_scope:
                 # Loops that nothing refers to are allowed.
-                reached = loops.reached(root)
-                place = loops.find([place for place in referring if place in reached])
+                reached = self._reached(root)
+                place = self._loop([place for place in referring if place in reached])
             if place is not None:
                 raise place.error(f"the reference {place.value['$ref']!r} leads back to itself without progress")
         return root
+
+    def _reached(self, root: Subschema) -> set[Subschema]:
+        """Return the subschemas that may apply to an instance; definitions only if they are referred to."""
+        waiting = [root]
+        reached = set[Subschema]()
+        while waiting:
+            place = waiting.pop()
+            if place not in reached:
+                reached.add(place)
+                waiting += self._below(place, lambda key: key not in HOLDING)
+        return reached
+
+    def _below(self, place: Subschema, looks_at: Callable[[str], bool]) -> list[Subschema]:
+        """Return the subschemas that some keywords hold or refer to."""
+        spend(100 + 10 * len(place.value))
+        dialect = place.resource.dialect
+        found: list[Any] = []
+        for key in ("$ref",) if dialect.ref_alone and "$ref" in place.value else place.value:
+            kind = dialect.keywords[key].kind if key in dialect.keywords and looks_at(key) else "plain"
+            content: Any = place.value[key]
+            if kind == "reference":
+                target = self.resolve(place, key)
+                found += [] if isinstance(target, bool) else [target.value]
+            elif kind != "plain":
+                schemas: list[Any] = [content]
+                if kind != "schema" and is_array(content):
+                    schemas = content
+                elif kind not in ("schema", "items"):
+                    schemas = list(content.values())
+                found += schemas
+        return [self._places[id(schema)] for schema in found if is_object(schema)]
+
+    def _loop(self, referring: list[Subschema]) -> Subschema | None:
+        """Return a reference that leads back to itself without a step into the instance; None if there is none."""
+        after: dict[Subschema, list[Subschema]] = {}
+        waiting = list(referring)
+        while waiting:
+            place = waiting.pop()
+            if place not in after:
+                after[place] = self._below(place, lambda key: key in IN_PLACE)
+                waiting += after[place]
+        try:
+            TopologicalSorter(after).prepare()
+        except CycleError as error:
+            circle: list[Subschema] = error.args[1]
+            return next(place for place in circle if "$ref" in place.value)
+        return None
 
     def above(self, keywords: frozenset[str]) -> set[int]:
         """Return the `id` of the schema objects with one of these keywords, and of all that contain or reach one."""
@@ -309,11 +300,11 @@ class Documents:
         named = value.get("$schema")
         if named is None:
             return DRAFT2020
-        known = _dialect_named(named)
+        known = dialect_of(named)
         if known is not None:
             return known
         metaschema = self._waiting.get(named) if isinstance(named, str) else None
-        base = _dialect_named(metaschema.get("$schema")) if is_object(metaschema) else None
+        base = dialect_of(metaschema.get("$schema")) if is_object(metaschema) else None
         if not is_object(metaschema) or base is None:
             known_uris = "draft-04, draft-06, draft-07, 2019-09 or 2020-12, or a metaschema in `resources`"
             raise SchemaError(f"unknown $schema {brief(named)}; expected {known_uris}", "#/$schema")
@@ -567,11 +558,6 @@ def _index(part: str) -> int:
     """Return the array index in a JSON pointer; an index out of range if it is invalid."""
     digits = part.lstrip("0") or part[-1:]
     return int(digits) if digits.isdecimal() and len(digits) < 19 else 10**19
-
-
-def _dialect_named(named: Any) -> Dialect | None:
-    """Return the dialect that a `$schema` names; None for any other value."""
-    return dialect_of(named) if isinstance(named, str) else None
 
 
 def is_absolute(uri: str) -> bool:
