@@ -12,8 +12,8 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from ...limits import spend
-from . import objects, strings
-from .cases import ANY, ANY_ARRAY, ANY_NUMBER, ANY_OBJECT, ANY_STRING, BOOLEANS, Normal, Object, Rule
+from . import objects
+from .cases import ANY, ANY_ARRAY, ANY_NUMBER, ANY_OBJECT, ANY_STRING, BOOLEANS, Normal, Object
 from .formula import EVERYTHING, NOTHING, Formula, conjuncts, json_key
 
 FEW = 4096
@@ -53,7 +53,7 @@ def _asked(cases: Sequence[Object]) -> list[set[int]]:
     most = {case.max_properties for case in cases if case.max_properties is not None}
     found: list[set[int]] = []
     without: dict[frozenset[str], set[int]] = {}
-    closed = [_only_names(case) for case in cases]
+    closed = [objects.only_names(case) for case in cases]
     listed: frozenset[str] = frozenset(name for names in closed if names is not None for name in names)
     for case in cases:
         spend(200 + 100 * (len(case.properties) + len(case.required) + len(case.rules) + len(case.some)))
@@ -85,23 +85,10 @@ def _asked(cases: Sequence[Object]) -> list[set[int]]:
     return found
 
 
-def _only_names(case: Object) -> frozenset[str] | None:
-    """Return the names that members may have, None if others are allowed."""
-    allowed = [rule.names.excluded for rule in case.rules if _is_closing(rule)]
-    return allowed[0].intersection(*allowed[1:]) if allowed else None
-
-
-def _is_closing(rule: Rule) -> bool:
-    """Test whether a rule forbids all members except some names."""
-    names = rule.names
-    any_length = names.min_length == 0 and names.max_length is None
-    return rule.formula is NOTHING and any_length and names.values is None and strings.is_plain(names)
-
-
 def _things(case: Object, least: set[int], most: set[int]) -> Iterator[Any]:
     """Yield the conditions of a case, apart from values of named members."""
     yield from (("required", name) for name in case.required)
-    yield from (("rule", rule if not _is_closing(rule) else "closed") for rule in case.rules)
+    yield from (("rule", rule if not objects.is_closing(rule) else "closed") for rule in case.rules)
     yield from (("some", rule) for rule in case.some)
     yield from (("either", group) for group in case.either)
     yield from (("least", count) for count in least if case.min_properties >= count)

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from ...limits import spend
-from .cases import ANY_OBJECT, NO_NAMES, Object, Rule, String
+from .cases import ANY_OBJECT, NO_NAMES, Object, Rule
 from .formula import EVERYTHING, NOTHING, Formula, Formulas
-from .strings import StringLanguage, perhaps, surely
+from .strings import StringLanguage, is_plain, perhaps, surely
 
 MANY_MEMBERS = 1000
 """Maximum number of members in all cases for which cases that differ in one member are merged."""
@@ -168,11 +168,16 @@ def _asks_of(case: Object, name: str, formula: Formula) -> bool:
 
 
 def only_names(case: Object) -> frozenset[str] | None:
-    """Return the names that members may have, if all of them are properties."""
-    for rule in case.rules:
-        if rule.formula is NOTHING and rule.names == String(excluded=rule.names.excluded):
-            return rule.names.excluded
-    return None
+    """Return the names that members may have; None if others are allowed."""
+    allowed = [rule.names.excluded for rule in case.rules if is_closing(rule)]
+    return allowed[0].intersection(*allowed[1:]) if allowed else None
+
+
+def is_closing(rule: Rule) -> bool:
+    """Test whether a rule forbids all members except some names."""
+    names = rule.names
+    any_length = names.min_length == 0 and names.max_length is None
+    return rule.formula is NOTHING and any_length and names.values is None and is_plain(names)
 
 
 def settled(case: Object, formulas: Formulas, language: StringLanguage, clashes: Clashes) -> list[Object]:

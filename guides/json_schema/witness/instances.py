@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final
 
 from ..algebra import numbers
 from ..algebra.cases import Number
@@ -28,13 +28,6 @@ Several = Callable[[Formula, int, Ask], list[Any]]
 """Returns up to so many different instances of a formula."""
 
 
-@runtime_checkable
-class Standing(Protocol):
-    """A number that stands for the set `case`."""
-
-    case: Number
-
-
 class _Integer(int):
     case: Number
 
@@ -45,6 +38,10 @@ class _Fraction(Fraction):
 
 class _Float(float):
     case: Number
+
+
+Standing = _Integer | _Fraction | _Float
+"""A number that stands for the set `case`."""
 
 
 def of_number(case: Number) -> Any:
