@@ -63,10 +63,9 @@ class Items:
         self._listed: dict[Formula, list[Value]] = {}
         self._bits: dict[Any, int] = {}
         self._shortest_values: dict[ArrayPlace, int] = {}
-        spacing = owner.form.spacing
-        bracket = owner.text(b"]", target)
-        self._close = owner.gap(spacing.at_end(depth), bracket)
-        self._close_empty = owner.gap(spacing.when_empty(), bracket)
+        bracket = owner.graph.literal(b"]", target)
+        self._close = owner.gap(owner.form.spacing.at_end(depth), bracket)
+        self._close_empty = owner.gap(owner.form.spacing.free(), bracket)
         self._target = target
         self._rest_exists = case.rest is not NOTHING and owner.schema.has_instance(case.rest)
         self._is_watched = is_watched(owner.schema, case)
@@ -131,16 +130,6 @@ class Items:
         used = count if counted > count else place.length - count
         return 0 < self._scarce_values(formula) <= used
 
-    def _first(self, item: int) -> Link:
-        """Return the link from the opening bracket to the first item."""
-        return (EPSILON, self._owner.gap(self._owner.form.spacing.inside(self._depth), item), 0)
-
-    def _comma(self, item: int) -> Link:
-        """Return the link from after an item to the next."""
-        owner, spacing = self._owner, self._owner.form.spacing
-        comma = owner.text(b",", owner.gap(spacing.after_comma(self._depth), item))
-        return (EPSILON, owner.gap(spacing.before_comma(), comma), 0)
-
     # Arrays whose items depend only on their index
 
     def _plain(self) -> list[Link]:
@@ -161,10 +150,10 @@ class Items:
             return links
         if prefix:
             after = self._after_prefix(prefix, most)
-            return [*links, self._first(self._item(prefix[0], after))]
+            return [*links, self._owner.first(self._item(prefix[0], after), self._depth)]
         least = max(0, case.min_items - 1)
         after = self._loop(least, most if most == UNBOUNDED else most - 1)
-        return [*links, self._first(self._item(case.rest, after))]
+        return [*links, self._owner.first(self._item(case.rest, after), self._depth)]
 
     def _after_prefix(self, prefix: list[Formula], most: int) -> int:
         """Return the node after the first item of the prefix."""
@@ -174,7 +163,7 @@ class Items:
         else:
             after = self._close
         for index in range(count - 1, 0, -1):
-            links = [self._comma(self._item(prefix[index], after))]
+            links = [self._owner.comma(self._item(prefix[index], after), self._depth)]
             if index >= case.min_items:
                 links.append((EPSILON, self._close, 0))
             after = self._graph.node(links=links)
@@ -187,12 +176,13 @@ class Items:
         graph, rest = self._graph, self._case.rest
         if least == 0 and most == UNBOUNDED:
             head = graph.reserve()
-            return graph.define(head, links=(self._comma(self._item(rest, head)), (EPSILON, self._close, 0)))
+            comma = self._owner.comma(self._item(rest, head), self._depth)
+            return graph.define(head, links=(comma, (EPSILON, self._close, 0)))
         counter = graph.counter_for(least, most)
         head = graph.reserve()  # outside the counter: the first item returns here with a count of zero
         graph.counter = counter
         turn = graph.node(links=((INCREMENT, head, counter),))
-        comma = self._comma(self._item(rest, turn))
+        comma = self._owner.comma(self._item(rest, turn), self._depth)
         graph.counter = 0
         return graph.define(head, links=((EPSILON, comma[1], counter), (LEAVE, self._close, counter)))
 
@@ -208,7 +198,7 @@ class Items:
         links: list[Link] = [(EPSILON, self._close_empty, 0)] if self._may_end(start) else []
         steps = [step for step in self._steps(start) if self._is_alive(step[1])]
         if steps:
-            links.append(self._first(self._alternatives(start, steps)))
+            links.append(self._owner.first(self._alternatives(start, steps), self._depth))
         return links
 
     def _alternatives(self, place: ArrayPlace, steps: list[tuple[Formula, ArrayPlace]]) -> int:
@@ -231,7 +221,7 @@ class Items:
         links: list[Link] = [(EPSILON, self._close, 0)] if self._may_end(place) else []
         steps = [step for step in self._steps(place) if self._is_alive(step[1])]
         if steps:
-            links.append(self._comma(self._alternatives(place, steps)))
+            links.append(self._owner.comma(self._alternatives(place, steps), self._depth))
         self._graph.define(node, links=links)
 
     def _may_end(self, place: ArrayPlace) -> bool:

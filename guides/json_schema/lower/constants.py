@@ -61,14 +61,14 @@ class ConstantPlaces:
 
     def entry(self) -> int:
         """Return the node before the opening bracket."""
-        owner, graph, spacing = self._owner, self._graph, self._owner.form.spacing
+        owner, graph = self._owner, self._graph
         start = ConstantPlace(tuple(range(len(self._parts))), frozenset())
         links: list[Link] = []
         for target in self._ends(start):
-            close = owner.text(self._brackets[1:], target)
-            links.append((EPSILON, owner.gap(spacing.when_empty(), close), 0))
+            close = graph.literal(self._brackets[1:], target)
+            links.append((EPSILON, owner.gap(owner.form.spacing.free(), close), 0))
         if self._goes_on(start):
-            links.append((EPSILON, owner.gap(spacing.inside(self._depth), self._member(start)), 0))
+            links.append(owner.first(self._member(start), self._depth))
         return graph.node(((self._brackets[0], self._brackets[0], graph.node(links=links)),))
 
     def _ends(self, place: ConstantPlace) -> list[int]:
@@ -126,10 +126,8 @@ class ConstantPlaces:
         )
 
     def _define_tail(self, node: int, key: Key, left: list[int], used: frozenset[Key]) -> None:
-        owner, spacing = self._owner, self._owner.form.spacing
         values = self._graph.node(links=self._values(key, left, used))
-        colon = owner.text(b":", owner.gap(spacing.after_colon(), values))
-        self._graph.define(node, links=((EPSILON, owner.gap(spacing.before_colon(), colon), 0),))
+        self._graph.define(node, links=(self._owner.colon(values),))
 
     def _values(self, key: Key, left: list[int], used: frozenset[Key]) -> list[Link]:
         """Return links to the values of a member or item, each leading to the constants that have it."""
@@ -201,14 +199,13 @@ class ConstantPlaces:
         return node
 
     def _define_after(self, node: int, place: ConstantPlace) -> None:
-        owner, spacing = self._owner, self._owner.form.spacing
+        owner = self._owner
         links: list[Link] = []
         for target in self._ends(place):
-            close = owner.text(self._brackets[1:], target)
-            links.append((EPSILON, owner.gap(spacing.at_end(self._depth), close), 0))
+            close = self._graph.literal(self._brackets[1:], target)
+            links.append((EPSILON, owner.gap(owner.form.spacing.at_end(self._depth), close), 0))
         if self._goes_on(place):
-            comma = owner.text(b",", owner.gap(spacing.after_comma(self._depth), self._member(place)))
-            links.append((EPSILON, owner.gap(spacing.before_comma(), comma), 0))
+            links.append(owner.comma(self._member(place), self._depth))
         self._graph.define(node, links=links)
 
     def _shortest(self, place: ConstantPlace, going_on: bool) -> int:

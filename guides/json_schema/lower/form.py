@@ -69,7 +69,7 @@ class Spacing:
         """The nodes below that deserve a rule: neither fixed nor one optional text."""
         match self.whitespace:
             case "any" | int():
-                return (self._free(),)
+                return (self.free(),)
             case "flexible":
                 return (_PERHAPS_LINE, _PERHAPS_EITHER)
             case _:
@@ -80,13 +80,9 @@ class Spacing:
         """True if white space depends on the depth of nesting."""
         return self.whitespace == "pretty"
 
-    def _free(self) -> Node:
-        """Return JSON white space up to its bound; nothing if its places are prescribed."""
+    def free(self) -> Node:
+        """Return the space where json.dumps writes none: before colons and commas, and in empty containers."""
         return _up_to(self.whitespace) if isinstance(self.whitespace, int) else self.around()
-
-    def before_colon(self) -> Node:
-        """Return the space between a member's name and the colon."""
-        return self._free()
 
     def after_colon(self) -> Node:
         """Return the space between the colon and the value."""
@@ -96,11 +92,7 @@ class Spacing:
             case "flexible":
                 return _PERHAPS
             case _:
-                return self._free()
-
-    def before_comma(self) -> Node:
-        """Return the space between an item and the comma after it."""
-        return self._free()
+                return self.free()
 
     def after_comma(self, depth: int) -> Node:
         """Return the space between a comma and the next item, in a container at `depth`."""
@@ -116,7 +108,7 @@ class Spacing:
             case "flexible":
                 return _PERHAPS_LINE
             case _:
-                return self._free()
+                return self.free()
 
     def at_end(self, depth: int) -> Node:
         """Return the space before the closing bracket of a container with items."""
@@ -125,10 +117,6 @@ class Spacing:
                 return _line(self.indent * depth)
             case _:
                 return self.inside(depth)
-
-    def when_empty(self) -> Node:
-        """Return the space between the brackets of an empty container."""
-        return self._free()
 
     def around(self) -> Node:
         """Return the space before and after the whole value."""

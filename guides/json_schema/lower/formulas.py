@@ -24,7 +24,7 @@ from .form import Form
 from .objects.choices import Choices
 from .objects.member_set import MemberSet, suits
 from .objects.members import Members
-from .objects.names import MemberNames
+from .objects.names import MemberNames, uncounted
 from .rules import LazyValue, RuleLowering
 from .unique import has_twins
 
@@ -38,30 +38,25 @@ USUAL = 1 << 64
 
 def weight_of(normal: Normal) -> int:
     """Return the cost of lowering a normal form, in units of a string; HEAVY if it is unusual."""
-    if not _is_single(normal):
+    if normal.constants or len(normal.arrays) > 1 or len(normal.objects) > 1:
         return HEAVY
     if not (all(map(_is_light, normal.strings)) and all(map(_is_round, normal.numbers))):
         return HEAVY
     weight = 1 + len(normal.arrays)
     for case in normal.objects:
-        if not _is_plain(case) or not _are_short(case.properties) or not _are_few(case.rules):
+        if case.either or case.some or not uncounted(case):
+            return HEAVY
+        if not _are_short(case.properties) or not _are_few(case.rules):
             return HEAVY
         weight += 2 + len(case.properties) // 4
     return weight
 
 
-def _is_single(normal: Normal) -> bool:
-    """Test whether there is at most one case of arrays and of objects, and no constants of these types."""
-    return not normal.constants and len(normal.arrays) <= 1 and len(normal.objects) <= 1
-
-
 def _are_few(rules: tuple[Rule, ...]) -> bool:
     """Test whether rules are few, each with few names or all but few."""
-    return len(rules) <= FEW_RULES and all(_is_light(_without_excluded(rule.names)) for rule in rules)
-
-
-def _without_excluded(names: String) -> String:
-    return replace(names, excluded=NO_NAMES) if _are_short(names.excluded) else names
+    names = (rule.names for rule in rules)
+    others = (replace(each, excluded=NO_NAMES) if _are_short(each.excluded) else each for each in names)
+    return len(rules) <= FEW_RULES and all(map(_is_light, others))
 
 
 def _is_light(case: String) -> bool:
@@ -79,12 +74,6 @@ def _is_round(case: Number) -> bool:
         return False
     bounds = (bound for bound in (case.minimum, case.maximum) if bound is not None)
     return all(abs(bound.numerator) < USUAL and bound.denominator < USUAL for bound in bounds)
-
-
-def _is_plain(case: Object) -> bool:
-    """Test whether a set of members suffices for an object (see `member_set.suits`)."""
-    counted = case.max_properties is not None or case.min_properties > len(case.required)
-    return not counted and not case.either and not case.some
 
 
 class SchemaLowering(RuleLowering):
@@ -121,10 +110,9 @@ class SchemaLowering(RuleLowering):
 
     def define_member(self, start: int, formula: Formula, depth: int) -> None:
         """Define the body of the current rule: colon, and the alternatives of the formula."""
-        spacing, promise = self.form.spacing, LazyValue(self, formula, depth + 1).promise
+        promise = LazyValue(self, formula, depth + 1).promise
         value = self.graph.promised(self._alternatives(formula, depth + 1), promise)
-        colon = self.text(b":", self.gap(spacing.after_colon(), value))
-        self.graph.define(start, links=((EPSILON, self.gap(spacing.before_colon(), colon), 0),))
+        self.graph.define(start, links=(self.colon(value),))
 
     def _alternatives(self, formula: Formula, depth: int) -> list[Link]:
         """Return the links to the values of a formula; they lead to the end of the current rule."""

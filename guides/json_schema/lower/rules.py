@@ -18,7 +18,7 @@ from weakref import WeakMethod
 
 from ....kernels.chart.layout import CALL, EPSILON
 from ...graph.array_graph import Fragment
-from ...graph.graph import Graph, NamedRule
+from ...graph.graph import Graph, Link, NamedRule
 from ...graph.lowering import Lowering
 from ...kept import kept
 from ...limits import spend
@@ -406,9 +406,21 @@ class RuleLowering(ABC):
             self._spaces = {node: first + start for node, start in starts.items()}
         return self._spaces[id(space)]
 
-    def text(self, data: bytes, target: int) -> int:
-        """Return the entry of fixed bytes before `target`."""
-        return self.graph.literal(data, target)
+    def first(self, item: int, depth: int) -> Link:
+        """Return the link from an opening bracket to the first item or member, in a container at `depth`."""
+        return (EPSILON, self.gap(self.form.spacing.inside(depth), item), 0)
+
+    def comma(self, item: int, depth: int) -> Link:
+        """Return the link from after an item or member to the next one, in a container at `depth`."""
+        spacing = self.form.spacing
+        comma = self.graph.literal(b",", self.gap(spacing.after_comma(depth), item))
+        return (EPSILON, self.gap(spacing.free(), comma), 0)
+
+    def colon(self, value: int) -> Link:
+        """Return the link from after a member's name to its value."""
+        spacing = self.form.spacing
+        colon = self.graph.literal(b":", self.gap(spacing.after_colon(), value))
+        return (EPSILON, self.gap(spacing.free(), colon), 0)
 
     def after_name(self, formula: Formula, depth: int, target: int) -> int:
         """Return the entry of colon and value, after a member's name in an object at `depth`."""

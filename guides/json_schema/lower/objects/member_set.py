@@ -19,7 +19,7 @@ from .names import MAX_BITS, MemberNames, uncounted
 
 def suits(case: Object, names: MemberNames) -> bool:
     """Test whether a set suffices: no counts, no `some` rule, and few enough names for bits."""
-    return not case.some and uncounted(case, names.required) and names.are_few
+    return not case.some and uncounted(case) and names.are_few
 
 
 class MemberSet:
@@ -51,16 +51,16 @@ class MemberSet:
     def entry(self) -> int:
         """Return the node before the opening brace."""
         owner, graph, spacing = self._owner, self._graph, self._owner.form.spacing
-        end = owner.text(b"}", self._target)
+        end = graph.literal(b"}", self._target)
         close = owner.gap(spacing.at_end(self._depth), end)
-        empty = owner.gap(spacing.when_empty(), end)
+        empty = owner.gap(spacing.free(), end)
         outside = graph.counter
         graph.counter = self._bits.counter
         links: list[Link] = [] if self.has_required else [(EPSILON, empty, 0)]
         if self.has_members:
             member = graph.lazy_node(self._define, self._sure_member, self._target, self._lacking())
             self._after = self._define_after(member, close)
-            links.append((EPSILON, owner.gap(spacing.inside(self._depth), member), 0))
+            links.append(owner.first(member, self._depth))
         elif self.has_required:
             raise SchemaError("required members cannot be there", "#")
         start = graph.node(((0x7B, 0x7B, graph.node(links=links)),))
@@ -73,10 +73,8 @@ class MemberSet:
 
     def _define_after(self, member: int, close: int) -> int:
         """Return the node after a member: a comma and the next one, or the end."""
-        owner, graph, spacing = self._owner, self._graph, self._owner.form.spacing
-        comma = owner.text(b",", owner.gap(spacing.after_comma(self._depth), member))
-        more = owner.gap(spacing.before_comma(), comma)
-        return graph.node(links=(self._bits.done(close), self._bits.more(more)))
+        more = self._owner.comma(member, self._depth)[1]
+        return self._graph.node(links=(self._bits.done(close), self._bits.more(more)))
 
     def _define(self, node: int) -> None:
         """Define the names that may come next."""

@@ -77,9 +77,9 @@ class Members:
         start = self._start()
         links: list[Link] = []
         if self._may_end(start):
-            links.append((EPSILON, owner.gap(owner.form.spacing.when_empty(), owner.text(b"}", self._target)), 0))
+            links.append((EPSILON, owner.gap(owner.form.spacing.free(), graph.literal(b"}", self._target)), 0))
         if self._goes_on(start):
-            links.append((EPSILON, owner.gap(owner.form.spacing.inside(self._depth), self._member(start)), 0))
+            links.append(owner.first(self._member(start), self._depth))
         if not links:
             raise SchemaError("the counts of members and the members themselves leave no object", "#")
         return graph.node(((0x7B, 0x7B, graph.node(links=links)),))
@@ -162,14 +162,13 @@ class Members:
         """Return the node after a member: a comma and the next one, or the end."""
         node = self._afters.get(place)
         if node is None:
-            owner, spacing = self._owner, self._owner.form.spacing
+            owner, graph = self._owner, self._graph
             links: list[Link] = []
             if self._may_end(place):
-                close = owner.gap(spacing.at_end(self._depth), owner.text(b"}", self._target))
+                close = owner.gap(owner.form.spacing.at_end(self._depth), graph.literal(b"}", self._target))
                 links.append((EPSILON, close, 0))
             if self._goes_on(place):
-                comma = owner.text(b",", owner.gap(spacing.after_comma(self._depth), self._member(place)))
-                links.append((EPSILON, owner.gap(spacing.before_comma(), comma), 0))
+                links.append(owner.comma(self._member(place), self._depth))
             node = self._afters[place] = self._graph.node(links=links)
         return node
 

@@ -234,7 +234,7 @@ class MemberNames:
         self.required = sum(1 << index for index, name in enumerate(self.names) if name in case.required)
         self.schema_names = len(self.names) if owner.form.order == "schema" else 0
         self.choice: NameChoice | None = None
-        if not apart and self.are_few and uncounted(case, self.required) and has_many_rules(case):
+        if not apart and self.are_few and uncounted(case) and has_many_rules(case):
             choice = NameChoice(owner, case, depth)
             self.choice = choice if choice.shortest < NEVER else None
             return
@@ -264,6 +264,6 @@ class MemberNames:
         return bool(self.regions) or self.choice is not None
 
 
-def uncounted(case: Object, required: int) -> bool:
+def uncounted(case: Object) -> bool:
     """Test whether the number of members does not matter."""
-    return case.max_properties is None and case.min_properties <= required.bit_count()
+    return case.max_properties is None and case.min_properties <= len(case.required)
