@@ -304,7 +304,7 @@ class JSONGuide(LiftedGuide, Drawable):
 
         Raises OptionError for text that is not JSON, LimitError for text that is nested too deep.
         """
-        if not self.schema.mentions(QUOTING):
+        if not self.schema.documents.mentions(QUOTING):
             return {}
         with self._meter:
             value = _value_of(text)

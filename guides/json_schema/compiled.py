@@ -114,10 +114,6 @@ class CompiledSchema:
         else:
             self.root = self._normaliser.enter(self.documents.load(value))
 
-    def mentions(self, keywords: frozenset[str]) -> bool:
-        """Test whether any schema object has one of these keywords."""
-        return self.documents.mentions(*keywords)
-
     def check_has_instance(self) -> None:
         """Raise SchemaError, with the place of the conflict, if no value satisfies the schema."""
         if self.has_instance(self.root):

@@ -64,7 +64,7 @@ class FinalCheck:
         # The library itself matches patterns of names to find evaluated members.
         documents = Documents(resources, lambda _: None)
         documents.load(schema)
-        self._can_judge = not all(map(documents.mentions, ("unevaluatedProperties", "patternProperties")))
+        self._can_judge = not all(documents.mentions((key,)) for key in ("unevaluatedProperties", "patternProperties"))
 
     def held(self, value: Any) -> dict[str, Verdict]:
         """Return by pointer whether each unenforced keyword held; all False if the value breaks other keywords.

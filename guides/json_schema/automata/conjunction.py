@@ -144,7 +144,7 @@ class Conjunction:
         """
         came_from: dict[int, tuple[int, int]] = {start: (-1, -1)}
         heaps: list[list[tuple[int, int, int, int]]] = [
-            [(0, 0, 0, start)] for _ in range(1 + self._progress.has_groups + (self._most is not None))
+            [(0, 0, 0, start)] for _ in range(1 + bool(self._progress.groups) + (self._most is not None))
         ]
         earliest: dict[int, int] = {}
         done: set[int] = set()
@@ -186,7 +186,7 @@ class Conjunction:
         joint, length = self._at(state)
         near = self._distance(state)
         orders = [(near, 0)]
-        if self._progress.has_groups:
+        if self._progress.groups:
             orders.append((self._progress.unmet(joint), near))
         if self._most is not None:
             orders.append((length, near))

@@ -37,59 +37,6 @@ class Demand:
 ANYTHING = Demand()
 
 
-class Progress:
-    """The progress of strings towards a demand, given the states of the conditions' automata.
-
-    The last component of a joint state has bits for what is settled: groups met for good, and impossible demands.
-    """
-
-    def __init__(self, demand: Demand, machines: Sequence[Subsets]) -> None:
-        self._part = _Part(demand, machines, count(), {})
-        self.has_groups = bool(self._part.groups)
-
-    def settled(self, joint: Joint) -> Joint | None:
-        """Return the state with irrelevant components set to DEAD; None if the demand has become impossible."""
-        part = self._part
-        if not part.groups:
-            spend(10 * len(joint))
-            return None if part.is_lost(joint) else joint
-        matter: set[int] = set()
-        found = part.settle(joint, joint[-1], matter)
-        if found is None:
-            return None
-        places = (at if number in matter else DEAD for number, at in enumerate(joint[:-1]))
-        return (*places, found.bits)
-
-    def fewest(self, joint: Joint) -> int:
-        """Return a lower bound on the characters needed from a state; NEVER if the demand is impossible."""
-        return max(self._part.steps(joint, joint[-1], total=False))
-
-    def guess(self, joint: Joint) -> int:
-        """Estimate the characters needed from a state."""
-        return sum(self._part.steps(joint, joint[-1], total=True))
-
-    def unmet(self, joint: Joint) -> int:
-        """Return the number of groups not met for good in a state."""
-        return sum(not joint[-1] & group.bit for group in self._part.groups)
-
-    def most(self, joint: Joint, turn: Callable[[int], int]) -> int:
-        """Return a sufficient length from any state; turn: gives the length that meets one condition for good."""
-        return self._part.most(joint, joint[-1], turn)
-
-    def clashes(self, joint: Joint) -> bool:
-        """Test whether two conditions outside groups contradict each other from a state, by a short search."""
-        return self._part.clashes(joint)
-
-    @cached_property
-    def is_sure(self) -> bool:
-        """True if the demand can be met for good from every state."""
-        return self._part.is_sure
-
-    def is_met(self, joint: Joint, met: Met) -> bool:
-        """Test whether a text may end in a state with these conditions met."""
-        return self._part.is_met(met, joint[-1])
-
-
 class Settled:
     """The settled bits as a component of the product; no character changes them."""
 
@@ -112,35 +59,63 @@ _Condition = tuple[int, bool, Subsets, "Steps"]
 """(number, must it be met, automaton, distances of its states)."""
 
 
-class _Part:
-    """A demand; its bit says that it is impossible. inner: all bits inside it
+class Progress:
+    """The progress of strings towards a demand, given the states of the conditions' automata.
 
-    steps: distances by condition, shared
+    The last component of a joint state has bits for what is settled: groups met for good, and impossible demands.
+    groups: of the demand; bit: says that it is impossible; inner: all bits inside it
+    numbers, steps: of the demand around, which shares the distances of conditions
     """
 
     def __init__(
         self,
         demand: Demand,
         machines: Sequence[Subsets],
-        numbers: Iterator[int],
-        steps: dict[tuple[int, bool], Steps],
+        numbers: Iterator[int] | None = None,
+        steps: dict[tuple[int, bool], Steps] | None = None,
     ) -> None:
+        numbers = count() if numbers is None else numbers
+        steps = {} if steps is None else steps
         self.bit = 1 << next(numbers)
         for number, wanted in demand.conditions:
             if (number, wanted) not in steps:
                 steps[number, wanted] = Steps(machines[number], wanted)
         self._own = [(number, wanted, machines[number], steps[number, wanted]) for number, wanted in demand.conditions]
         self.groups = [
-            _Group([_Part(one, machines, numbers, steps) for one in group], numbers) for group in demand.either
+            _Group([Progress(one, machines, numbers, steps) for one in group], numbers) for group in demand.either
         ]
         self.inner = sum(group.bit | group.inner for group in self.groups)
 
-    def is_lost(self, joint: Joint) -> bool:
+    def settled(self, joint: Joint) -> Joint | None:
+        """Return the state with irrelevant components set to DEAD; None if the demand has become impossible."""
+        if not self.groups:
+            spend(10 * len(joint))
+            return None if self._is_lost(joint) else joint
+        matter: set[int] = set()
+        found = self.settle(joint, joint[-1], matter)
+        if found is None:
+            return None
+        places = (at if number in matter else DEAD for number, at in enumerate(joint[:-1]))
+        return (*places, found.bits)
+
+    def fewest(self, joint: Joint) -> int:
+        """Return a lower bound on the characters needed from a state; NEVER if the demand is impossible."""
+        return max(self._steps(joint, total=False))
+
+    def guess(self, joint: Joint) -> int:
+        """Estimate the characters needed from a state."""
+        return sum(self._steps(joint, total=True))
+
+    def unmet(self, joint: Joint) -> int:
+        """Return the number of groups not met for good in a state."""
+        return sum(not joint[-1] & group.bit for group in self.groups)
+
+    def _is_lost(self, joint: Joint) -> bool:
         """Test whether one of its own conditions has become impossible."""
         return any(steps[joint[number]] >= NEVER for number, _, _, steps in self._own)
 
     def clashes(self, joint: Joint) -> bool:
-        """See `Progress.clashes`."""
+        """Test whether two conditions outside groups contradict each other from a state, by a short search."""
         return any(
             (one[1] or other[1]) and _is_apart(one, other, (joint[one[0]], joint[other[0]]))
             for one, other in combinations(self._own, 2)
@@ -149,7 +124,7 @@ class _Part:
     def settle(self, joint: Joint, bits: int, matter: set[int]) -> _Found | None:
         """Return what is settled; None if the demand is impossible. Adds the machines that still matter to `matter`."""
         spend(100 * (1 + len(self._own)))
-        if self.is_lost(joint):
+        if self._is_lost(joint):
             return None
         is_met = True
         for number, wanted, machine, _ in self._own:
@@ -164,15 +139,16 @@ class _Part:
             bits, is_met = found.bits, is_met and found.is_met
         return _Found(bits, is_met)
 
-    def steps(self, joint: Joint, bits: int, *, total: bool) -> Iterator[int]:
+    def _steps(self, joint: Joint, *, total: bool) -> Iterator[int]:
         """Yield the characters that each condition and unmet group needs: in all if `total`, else at least."""
         yield 0
         for number, _, _, steps in self._own:
             yield steps[joint[number]]
         fold = sum if total else max
         for group in self.groups:
-            if not bits & group.bit:
-                yield min(fold(one.steps(joint, bits, total=total)) for one in group.parts if not bits & one.bit)
+            if not joint[-1] & group.bit:
+                possible = (one for one in group.parts if not joint[-1] & one.bit)
+                yield min(fold(one._steps(joint, total=total)) for one in possible)
 
     @cached_property
     def is_sure(self) -> bool:
@@ -181,19 +157,23 @@ class _Part:
             any(one.is_sure for one in group.parts) for group in self.groups
         )
 
-    def most(self, joint: Joint, bits: int, turn: Callable[[int], int]) -> int:
-        """See `Progress.most`; only for demands that can always be met."""
+    def most(self, joint: Joint, turn: Callable[[int], int]) -> int:
+        """Return a sufficient length from any state, if the demand can always be met.
+
+        turn: gives the length that meets one condition for good
+        """
         own = sum(turn(number) for number, _, machine, _ in self._own if joint[number] != machine.everything)
         return own + sum(
-            min(one.most(joint, bits, turn) for one in group.parts if one.is_sure)
+            min(one.most(joint, turn) for one in group.parts if one.is_sure)
             for group in self.groups
-            if not bits & group.bit
+            if not joint[-1] & group.bit
         )
 
-    def is_met(self, met: Met, bits: int) -> bool:
-        """Test whether a text that meets these conditions satisfies the demand."""
+    def is_met(self, joint: Joint, met: Met) -> bool:
+        """Test whether a text may end in a state with these conditions met."""
+        bits = joint[-1]
         return all(met[number] == wanted for number, wanted, _, _ in self._own) and all(
-            bits & group.bit or any(not bits & one.bit and one.is_met(met, bits) for one in group.parts)
+            bits & group.bit or any(not bits & one.bit and one.is_met(joint, met) for one in group.parts)
             for group in self.groups
         )
 
@@ -201,13 +181,13 @@ class _Part:
 class _Group:
     """Demands of which one must be met; its bit says that one is, for good. inner: all bits inside it"""
 
-    def __init__(self, parts: list[_Part], numbers: Iterator[int]) -> None:
+    def __init__(self, parts: list[Progress], numbers: Iterator[int]) -> None:
         self.bit = 1 << next(numbers)
         self.parts = parts
         self.inner = sum(part.bit | part.inner for part in parts)
 
     def settle(self, joint: Joint, bits: int, matter: set[int]) -> _Found | None:
-        """See `_Part.settle`."""
+        """Return what is settled, as `Progress.settle` does."""
         more: set[int] = set()
         is_open = False
         for part in self.parts:

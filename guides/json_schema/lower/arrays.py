@@ -15,7 +15,7 @@ from ...limits import spend
 from ..algebra import arrays
 from ..algebra.cases import Array, Contains
 from ..algebra.formula import NOTHING, Formula, json_key
-from .rules import MOST, Liveness, RuleLowering
+from .rules import MOST, RuleLowering, reaches_end
 from .unique import different_values, is_watched, most_needed
 
 MUCH = 3
@@ -57,7 +57,7 @@ class Items:
         self._formula = formula
         self._depth = depth
         self._afters: dict[Any, int] = {}
-        self._search = Liveness(self._may_end, self._places_after)
+        self._alive: dict[ArrayPlace, bool] = {}
         self._kinds_of: dict[tuple[Formula, tuple[Mode, ...]], list[tuple[Formula, tuple[int, ...]]]] = {}
         self._rests: dict[ArrayPlace, int] = {}
         self._listed: dict[Formula, list[Value]] = {}
@@ -345,7 +345,7 @@ class Items:
     def _is_alive(self, place: ArrayPlace) -> bool:
         """Test whether the array can be completed."""
         told = self._told(place)
-        return self._search(place) if told is None else told
+        return reaches_end(place, self._alive, self._may_end, self._places_after) if told is None else told
 
     def _told(self, place: ArrayPlace) -> bool | None:
         """Test whether an array can be completed with one item per missing match; None if that does not decide."""

@@ -41,7 +41,7 @@ def check(schema: CompiledSchema, form: Form) -> Watch:
     Raises SchemaError for sets that cannot be enforced, LimitError for sets that are too large.
     """
     watch = NO_WATCH
-    if not schema.mentions(RISKY):
+    if not schema.documents.mentions(RISKY):
         return watch
     looked_into = schema.documents.above(RISKY | JOINING)
     strings = StringLowering(Lowering(Graph()), form.escapes, schema.conjunctions)
@@ -60,10 +60,10 @@ def check(schema: CompiledSchema, form: Form) -> Watch:
         except LimitError as error:
             error.locate(schema.formulas.pointer_of(formula))
             raise
-    if schema.mentions(frozenset(("uniqueItems",))):
+    if schema.documents.mentions(frozenset(("uniqueItems",))):
         watch = watch._replace(items=True, repeating=True) if todo else watch
         _check_equal(schema, strings, negated, seen)
-    if todo and schema.mentions(NEEDING):
+    if todo and schema.documents.mentions(NEEDING):
         watch = watch._replace(names=True, spare=max(watch.spare, SPARE))
     return check_told(schema, watch) if watch.any else watch
 

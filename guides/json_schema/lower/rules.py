@@ -1,7 +1,7 @@
 """The rules of a schema's formulas and of their common parts, on which the lowerings of containers build.
 
 Common rules of numbers, strings and white space are fragments, lowered once per process. A lookahead without recursion
-finds the places from which a text can be completed (`Liveness`).
+finds the places from which a text can be completed (`reaches_end`).
 
 The lengths of texts are computed, not the texts (`Measures`). Shared parts of values are measured once: nested lists
 that share parts may have texts of many megabytes.
@@ -13,8 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
-from weakref import WeakMethod
+from typing import Any, NamedTuple, TypeVar
 
 from ....kernels.chart.layout import CALL, EPSILON
 from ...graph.array_graph import Fragment
@@ -197,41 +196,35 @@ def _regexes(escapes: Escapes) -> Fragment:
     return graph.fragment()
 
 
-class Liveness(Generic[PlaceT]):
-    """Memoised reachability of an end, on an acyclic graph of places (self-loops excepted).
+def reaches_end(
+    place: PlaceT,
+    known: dict[PlaceT, bool],
+    may_end: Callable[[PlaceT], bool],
+    after: Callable[[PlaceT], Iterable[PlaceT]],
+) -> bool:
+    """Test whether an end can be reached from a place, on an acyclic graph of places (self-loops excepted).
 
-    may_end: whether everything may end at a place; after: the next places, nearest to an end first. Both are methods of
-    the owner of this search; weak references avoid a cycle that only the garbage collector would free
+    known: cached answers, extended; may_end: whether everything may end at a place; after: the next places, nearest to
+    an end first
     """
-
-    def __init__(self, may_end: Callable[[PlaceT], bool], after: Callable[[PlaceT], Iterable[PlaceT]]) -> None:
-        self._may_end = WeakMethod(may_end)
-        self._after = WeakMethod(after)
-        self._known: dict[PlaceT, bool] = {}
-
-    def __call__(self, place: PlaceT) -> bool:
-        """Test whether an end can be reached from a place."""
-        known = self._known.get(place)
-        if known is not None:
-            return known
-        may_end, after = self._may_end(), self._after()
-        assert may_end is not None and after is not None
-        way: list[tuple[PlaceT, Iterator[PlaceT]]] = []
-        following: PlaceT | None = place
-        while following is not None or way:
-            spend(200)
-            if following is not None:
-                if self._known.get(following) or may_end(following):
-                    self._known[following] = True
-                    self._known.update((passed, True) for passed, _ in way)
-                    return True
-                way.append((following, iter(after(following))))
-            at, others = way[-1]
-            following = next((other for other in others if other != at and self._known.get(other, True)), None)
-            if following is None:
-                self._known[at] = False
-                way.pop()
-        return False
+    if place in known:
+        return known[place]
+    way: list[tuple[PlaceT, Iterator[PlaceT]]] = []
+    following: PlaceT | None = place
+    while following is not None or way:
+        spend(200)
+        if following is not None:
+            if known.get(following) or may_end(following):
+                known[following] = True
+                known.update((passed, True) for passed, _ in way)
+                return True
+            way.append((following, iter(after(following))))
+        at, others = way[-1]
+        following = next((other for other in others if other != at and known.get(other, True)), None)
+        if following is None:
+            known[at] = False
+            way.pop()
+    return False
 
 
 class Marks(NamedTuple):

@@ -119,7 +119,7 @@ class Documents:
         """The number of schema objects."""
         return len(self._places)
 
-    def mentions(self, *keywords: str) -> bool:
+    def mentions(self, keywords: Iterable[str]) -> bool:
         """Test whether any schema object has one of these keywords."""
         return any(not place.value.keys().isdisjoint(keywords) for place in self._places.values())
 

@@ -137,7 +137,7 @@ def test_dicts_that_are_shared_are_read_once() -> None:
     with meter:
         compiled = CompiledSchema(shared)
         compiled.check_has_instance()
-        assert not compiled.mentions(frozenset(("contains",)))
+        assert not compiled.documents.mentions(frozenset(("contains",)))
     assert compiled.accepts(compiled.root, {"a": {"b": {}}})
 
 

@@ -12,7 +12,7 @@ from ....limits import spend
 from ...algebra.cases import Object, String
 from ...algebra.formula import Formula
 from ...automata.spelling import spelt
-from ..rules import MOST, Liveness, RuleLowering
+from ..rules import MOST, RuleLowering, reaches_end
 from .names import MemberNames
 
 
@@ -50,7 +50,7 @@ class Members:
         self._members: dict[MemberPlace, int] = {}
         self._afters: dict[MemberPlace, int] = {}
         self._tails: dict[NextMember, int] = {}
-        self._alive = Liveness(self._may_end, self._places_after)
+        self._alive: dict[MemberPlace, bool] = {}
         self._rests: dict[Hashable, int] = {}
         self._member_lengths: dict[tuple[int, Formula], int] = {}
         self._lengths: list[tuple[int, int]] | None = None
@@ -233,7 +233,7 @@ class Members:
             return True
         if not place.unmet:
             return self._has_room(place)
-        return self._alive(place)
+        return reaches_end(place, self._alive, self._may_end, self._places_after)
 
     def _has_room(self, place: MemberPlace) -> bool:
         """Test whether the missing members fit the maximum and the available names, if no rule is unmet."""
