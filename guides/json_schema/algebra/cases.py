@@ -148,10 +148,6 @@ class Normal:
             self.null or self.booleans or self.numbers or self.strings or self.arrays or self.objects or self.constants
         )
 
-    def size(self) -> int:
-        """Return the number of alternatives."""
-        return len(self.numbers) + len(self.strings) + len(self.arrays) + len(self.objects)
-
 
 BOOLEANS = frozenset((True, False))
 ANY = Normal(True, BOOLEANS, (ANY_NUMBER,), (ANY_STRING,), (ANY_ARRAY,), (ANY_OBJECT,))

@@ -56,7 +56,7 @@ def constants(by_key: Mapping[Any, Any]) -> Normal:
     return Normal(
         any(value is None for value in by_key.values()),
         frozenset(value for value in by_key.values() if isinstance(value, bool)),
-        (numbers.of_values(values, frozenset(map(as_written, written))),) if values else (),
+        (Number(values=values, texts=frozenset(map(as_written, written))),) if values else (),
         (strings.of_values(texts),) if texts else (),
         constants=tuple(value for value in by_key.values() if (is_array(value) or is_object(value))),
     )
@@ -174,14 +174,14 @@ class Normaliser:
 
     def _together(self, normal: Normal) -> Normal:
         """Return the same values with fewer alternatives, merging some."""
-        if normal.size() == (bool(normal.numbers) + bool(normal.strings) + len(normal.arrays) + bool(normal.objects)):
+        if max(map(len, (normal.numbers, normal.strings, normal.objects))) < 2:
             return normal
-        told = numbers.together(normal.numbers)
-        texts = strings.together(normal.strings)
-        members = objects.together(normal.objects, self.formulas)
-        if told is normal.numbers and texts is normal.strings and members is normal.objects:
-            return normal
-        return replace(normal, numbers=told, strings=texts, objects=members)
+        return replace(
+            normal,
+            numbers=numbers.together(normal.numbers),
+            strings=strings.together(normal.strings),
+            objects=objects.together(normal.objects, self.formulas),
+        )
 
     def _loop(self, formula: Formula) -> SchemaError:
         """Return the error for a formula that contains itself, with the innermost reference known."""

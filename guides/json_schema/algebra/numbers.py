@@ -11,7 +11,7 @@ from typing import Any
 
 from ...limits import spend
 from ..read.dialects import exact
-from .cases import ANY_NUMBER, NO_NAMES, NO_NUMBERS, GroupKind, Number, Rational
+from .cases import ANY_NUMBER, NO_NUMBERS, GroupKind, Number, Rational
 
 MAX_MULTIPLIED = 8
 """Maximum number of number cases; each takes an automaton of its own."""
@@ -22,11 +22,6 @@ _MOST_OF_PLACES = 256
 """Number of candidates with some decimal places before more places are tried."""
 
 Group = tuple[Number, ...]
-
-
-def of_values(values: frozenset[Rational], texts: frozenset[str] = NO_NAMES) -> Number:
-    """Return the set of exactly these numbers, which a schema writes as `texts`."""
-    return Number(values=values, texts=texts)
 
 
 def least_common_multiple(a: Rational, b: Rational) -> Rational:
@@ -93,14 +88,14 @@ def tidy(case: Number) -> Number | None:
         if low > high or (low == high and (case.exclusive_minimum or case.exclusive_maximum)):
             return None
         if low == high and case.notation is None:
-            return of_values(frozenset((low,))) if contains(case, low) else None
+            return Number(values=frozenset((low,))) if contains(case, low) else None
         if low == high and not contains(case, low):
             return None
     if step is None or not (case.not_multiple_of or case.excluded):
         return case
     # If no refused factor divides the step, one of the first multiples that are not excluded is a member.
     is_empty = any(step % factor == 0 for factor in case.not_multiple_of)
-    return case if not is_empty and any(contains(case, value) for value in _tried(case)) else None
+    return case if not is_empty and any(contains(case, value) for value in _candidates(case)) else None
 
 
 def _on_multiples(case: Number, step: Rational) -> Number:
@@ -123,7 +118,7 @@ def smallest(case: Number) -> Rational:
             return value
     if case.either:
         return smallest(next(leaves(case)))
-    return next(value for value in _tried(case) if contains(case, value))
+    return next(value for value in _candidates(case) if contains(case, value))
 
 
 def some(case: Number, wanted: int) -> list[Rational]:
@@ -137,16 +132,10 @@ def some(case: Number, wanted: int) -> list[Rational]:
             if len(found) >= wanted:
                 break
         return list(found)[:wanted]
-    return list(islice((value for value in _tried(case) if contains(case, value)), wanted))
+    return list(islice((value for value in _candidates(case) if contains(case, value)), wanted))
 
 
-def _tried(case: Number) -> Iterator[Rational]:
-    for value in _spelled_out(case):
-        spend(200)
-        yield value
-
-
-def _spelled_out(case: Number) -> Iterator[Rational]:
+def _candidates(case: Number) -> Iterator[Rational]:
     """Yield every multiple of the step within the bounds; without a step, numbers of ever more decimal places."""
     low, high, step = case.minimum, case.maximum, case.multiple_of
     if low is not None and low == high:
@@ -163,6 +152,7 @@ def _spelled_out(case: Number) -> Iterator[Rational]:
             for at in dict.fromkeys((begin + index, begin - index)):
                 is_new = places == 0 or at % 10 != 0
                 if is_new and (first is None or at >= first) and (last is None or at <= last):
+                    spend(200)
                     yield at * grid
 
 
@@ -311,7 +301,7 @@ def complement(case: Number) -> list[Number]:
             parts.append(Number(notation="integer", multiple_of=1))
     parts.extend(Number(multiple_of=factor) for factor in sorted(case.not_multiple_of))
     if case.excluded != NO_NUMBERS:
-        parts.append(of_values(case.excluded))
+        parts.append(Number(values=case.excluded))
     for group in case.either:
         outside = (_KIND.absorbed(complement(one)) for one in group)
         refuted = intersect(Number(), Number(either=tuple(map(tuple, outside))))

@@ -25,16 +25,10 @@ Group = tuple[Object, ...]
 
 def member(case: Object, name: str, formulas: Formulas, language: StringLanguage) -> Formula:
     """Return the formula of the member called `name`, if it is there."""
-    if case.rules:
-        spend(STEPS_PER_RULE * len(case.rules))
-    return _member(case, name, formulas, language)
-
-
-def _member(case: Object, name: str, formulas: Formulas, language: StringLanguage) -> Formula:
-    """Return `member` without spending, where the caller does."""
     formula = case.properties.get(name, EVERYTHING)
     if not case.rules:
         return formula
+    spend(STEPS_PER_RULE * len(case.rules))
     matching = [rule.formula for rule in case.rules if language.contains(rule.names, name)]
     return formulas.all_of((formula, *matching)) if matching else formula
 
@@ -88,14 +82,9 @@ def meet(a: Object, b: Object, formulas: Formulas, language: StringLanguage, cla
     most = _least_of(a.max_properties, b.max_properties)
     if most is not None and max(len(required), a.min_properties, b.min_properties) > most:
         return False
-    per_name = 60 + STEPS_PER_RULE * (len(a.rules) + len(b.rules))
-    spend(200 + per_name * len(required))
+    spend(200 + 60 * len(required))
     for name in required:
-        ours, theirs = a.properties.get(name, EVERYTHING), b.properties.get(name, EVERYTHING)
-        if a.rules:
-            ours = _member(a, name, formulas, language)
-        if b.rules:
-            theirs = _member(b, name, formulas, language)
+        ours, theirs = member(a, name, formulas, language), member(b, name, formulas, language)
         if ours is NOTHING or theirs is NOTHING:
             return False
         if ours is not EVERYTHING and theirs is not EVERYTHING and clashes(ours, theirs):
@@ -164,7 +153,10 @@ def complement(case: Object, formulas: Formulas, within: Object = ANY_OBJECT) ->
 def _asks_of(case: Object, name: str, formula: Formula) -> bool:
     """Test whether a case syntactically implies a formula for a member, or forbids the member."""
     known = case.properties.get(name, EVERYTHING)
-    return known is formula or known is NOTHING or asks_for(known, formula)
+    if known is formula or known is NOTHING:
+        return True
+    asked = formula.parts if formula.kind == "all" else (formula,)
+    return known.kind == "all" and all(part in known.parts for part in asked)
 
 
 def only_names(case: Object) -> frozenset[str] | None:
@@ -216,12 +208,6 @@ def covers(wide: Object, narrow: Object) -> bool:
         if not _asks_of(narrow, name, formula):
             return False
     return True
-
-
-def asks_for(formula: Formula, other: Formula) -> bool:
-    """Test whether a conjunction has all conjuncts of another formula."""
-    asked = other.parts if other.kind == "all" else (other,)
-    return formula.kind == "all" and all(part in formula.parts for part in asked)
 
 
 def tells_by_names(case: Object) -> bool:

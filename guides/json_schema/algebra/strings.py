@@ -159,7 +159,7 @@ def _begin_apart(patterns: frozenset[str], others: frozenset[str]) -> bool:
 
 
 def _quoted(a: String, b: String) -> String | None:
-    """Return quotations of a kind within bounds on their length."""
+    """Return quotations of a kind within bounds on their length; None if there are none."""
     quote = a.quote or b.quote
     assert quote is not None
     for case in (a, b):
@@ -170,13 +170,7 @@ def _quoted(a: String, b: String) -> String | None:
                 "#",
             )
     most = min((case.max_length for case in (a, b) if case.max_length is not None), default=None)
-    return narrowed(String(max(a.min_length, b.min_length), most, quote=quote))
-
-
-def narrowed(case: String) -> String | None:
-    """Return the quotations of a case, with their lengths as part of the quote; None if there are none."""
-    assert case.quote is not None
-    quote = case.quote.within(case.min_length, case.max_length)
+    quote = quote.within(max(a.min_length, b.min_length), most)
     return None if quote is None else String(quote=quote)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from ....errors import LimitError
@@ -21,6 +22,7 @@ from .cases import (
     ANY_OBJECT,
     ANY_STRING,
     BOOLEANS,
+    NO_NAMES,
     Array,
     Contains,
     Normal,
@@ -50,7 +52,6 @@ GROUPS = {
 }
 UNREACHED = 2**31 - 1
 BOUNDS = NUMBER | STRING | ARRAY | OBJECT | TYPE
-NO_PATTERNS: frozenset[str] = frozenset()
 
 
 class ScopedSchema(NamedTuple):
@@ -65,6 +66,12 @@ class ScopedSchema(NamedTuple):
         """Return the value of a keyword, if the dialect knows it."""
         value = self.schema.value.get(name, default)
         return value if name in self.schema.resource.dialect.keywords else default
+
+    @property
+    def types(self) -> Collection[str]:
+        """The types that the subschema allows."""
+        named: Any = self.keyword("type", TYPES)
+        return (named,) if isinstance(named, str) else named
 
     @property
     def notation(self) -> Literal["integer"] | None:
@@ -155,9 +162,8 @@ def _entered(place: ScopedSchema) -> Formula:
 
 def _constants(place: ScopedSchema) -> Formula:
     """Return the formula of a subschema with `enum`, `const` and `type` only."""
-    types = place.keyword("type", TYPES)
-    allowed = (types,) if isinstance(types, str) else types
-    return place.formulas.all_of(place.formulas.values(_of_types(values, allowed)) for values in _listed(place))
+    types = place.types
+    return place.formulas.all_of(place.formulas.values(_of_types(values, types)) for values in _listed(place))
 
 
 def _of_types(values: list[Any], types: Collection[str]) -> list[Any]:
@@ -190,34 +196,27 @@ def groups(place: ScopedSchema) -> int:
 
 def plain(place: ScopedSchema, found: int, assert_formats: bool) -> Normal:
     """Return the bounds that a subschema itself sets, without its combinators."""
-    null, booleans, number, integer, string, array, object_ = _types(place)
-    numbers_: tuple[Number, ...] = ()
-    if number or integer:
-        case = _number(place) if found & NUMBER else ANY_NUMBER
-        if case is not None and not number:
-            case = numbers.intersect(case, Number(multiple_of=1, notation=place.notation))
-        numbers_ = () if case is None else (case,)
-    strings: tuple[String, ...] = ()
-    if string:
-        text = _string(place, assert_formats) if found & STRING else ANY_STRING
-        strings = () if text is None else (text,)
-    arrays: tuple[Array, ...] = ()
-    if array:
-        items = _array(place) if found & ARRAY else ANY_ARRAY
-        arrays = () if items is None else (items,)
-    objects: tuple[Object, ...] = ()
-    if object_:
-        members = _object(place) if found & OBJECT else ANY_OBJECT
-        objects = () if members is None else (members,)
-    return Normal(null, BOOLEANS if booleans else frozenset(), numbers_, strings, arrays, objects)
-
-
-def _types(place: ScopedSchema) -> tuple[bool, ...]:
-    named: Any = place.keyword("type")
-    if named is None:
-        return (True,) * 7
-    names = (named,) if isinstance(named, str) else named
-    return tuple(name in names for name in ("null", "boolean", "number", "integer", "string", "array", "object"))
+    types = place.types
+    number: Number | None = None
+    if "number" in types or "integer" in types:
+        number = _number(place) if found & NUMBER else ANY_NUMBER
+        if number is not None and "number" not in types:
+            number = numbers.intersect(number, Number(multiple_of=1, notation=place.notation))
+    string = array = object_ = None
+    if "string" in types:
+        string = _string(place, assert_formats) if found & STRING else ANY_STRING
+    if "array" in types:
+        array = _array(place) if found & ARRAY else ANY_ARRAY
+    if "object" in types:
+        object_ = _object(place) if found & OBJECT else ANY_OBJECT
+    return Normal(
+        "null" in types,
+        BOOLEANS if "boolean" in types else frozenset(),
+        () if number is None else (number,),
+        () if string is None else (string,),
+        () if array is None else (array,),
+        () if object_ is None else (object_,),
+    )
 
 
 def _number(place: ScopedSchema) -> Number | None:
@@ -259,8 +258,8 @@ def _count(place: ScopedSchema, keyword: str) -> int | None:
 def _string(place: ScopedSchema, assert_formats: bool) -> String | None:
     minimum, maximum = _count(place, "minLength") or 0, _count(place, "maxLength")
     pattern, name = place.keyword("pattern"), place.keyword("format")
-    patterns, absent = Conditions(NO_PATTERNS, NO_PATTERNS) if pattern is None else conditions(pattern)
-    formats = NO_PATTERNS
+    patterns, absent = Conditions(NO_NAMES, NO_NAMES) if pattern is None else conditions(pattern)
+    formats = NO_NAMES
     if assert_formats and name in ENFORCED:
         if name == "hostname" and place.schema.resource.dialect.draft <= 6:
             name = OLD_HOSTNAME
@@ -378,12 +377,6 @@ def _recursive(place: ScopedSchema) -> Subschema | bool:
     return target
 
 
-def _only(place: ScopedSchema, **cases: Any) -> Formula:
-    """Return the values of the other types, or of the given cases."""
-    normal = {name: getattr(ANY, name) for name in ("null", "booleans", "numbers", "strings", "arrays", "objects")}
-    return place.formulas.plain(Normal(**(normal | cases)))
-
-
 def _conditional(place: ScopedSchema) -> Formula:
     formulas = place.formulas
     condition = place.inner(place.keyword("if"))
@@ -396,7 +389,7 @@ def _contains(place: ScopedSchema) -> Formula:
     minimum, maximum = _count(place, "minContains"), _count(place, "maxContains")
     part = Contains(place.inner(place.keyword("contains")), 0, 1 if minimum is None else minimum, maximum)
     case = containing(part, place.formulas)
-    return _only(place, arrays=() if case is None else (case,))
+    return place.formulas.plain(replace(ANY, arrays=() if case is None else (case,)))
 
 
 def _dependencies(place: ScopedSchema) -> list[Formula]:
@@ -407,9 +400,8 @@ def _dependencies(place: ScopedSchema) -> list[Formula]:
             if is_array(needed):
                 names: list[str] = needed
                 cases = (lacking(name), requiring(names)) if names else (ANY_OBJECT,)
-                parts.append(_only(place, objects=cases))
+                parts.append(place.formulas.plain(replace(ANY, objects=cases)))
             else:
-                formula = place.inner(needed)
-                without = place.formulas.plain(Normal(objects=(lacking(name),)))
-                parts.append(place.formulas.any_of((_only(place, objects=()), without, formula)))
+                without = place.formulas.plain(replace(ANY, objects=(lacking(name),)))
+                parts.append(place.formulas.any_of((without, place.inner(needed))))
     return parts

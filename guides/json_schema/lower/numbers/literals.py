@@ -137,18 +137,17 @@ def _member(
     if one.excluded:
         excluded |= one.excluded
     groups = one.groups + groups
-    if one.values is not None:
-        values = (value for value in one.values if low <= value <= high and value % step == 0)
-        left = (value for value in values if value not in excluded and all(value % factor for factor in refused))
-        return next((value for value in left if all(_is_in_group(group, value, notation) for group in groups)), None)
-    if groups:
+    if groups and one.values is None:
         spend(50)
         found = (_member(other, groups[1:], low, high, step, refused, excluded, notation) for other in groups[0])
         return next((value for value in found if value is not None), None)
     # No factor divides the step, so one of the next few multiples is a member.
-    for value in range(-(-low // step) * step, high + 1, step):
+    candidates = range(-(-low // step) * step, high + 1, step) if one.values is None else one.values
+    for value in candidates:
         spend(20)
-        if value not in excluded and all(value % factor for factor in refused):
+        if value < low or value > high or value % step or value in excluded:
+            continue
+        if all(map(value.__mod__, refused)) and all(_is_in_group(group, value, notation) for group in groups):
             return value
     return None
 

@@ -18,7 +18,7 @@ few = st.frozensets(st.sampled_from(GRID), max_size=3)
 @st.composite
 def sets(draw: st.DrawFn) -> Number | None:
     if draw(st.booleans()) and draw(st.booleans()):
-        return numbers.tidy(numbers.of_values(draw(few)))
+        return numbers.tidy(Number(values=draw(few)))
     return numbers.tidy(
         Number(
             draw(bounds),
