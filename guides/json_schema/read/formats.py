@@ -175,9 +175,8 @@ def _in_both_cases(digits: str) -> Ranges:
 
 _LOW_DIGITS = [Chars(_in_both_cases(digit)) for digit in _DIGITS]
 _HIGHER_DIGITS = [Chars(_in_both_cases(_DIGITS[at + 1 :])) for at in range(15)]
-_PLAIN: Ranges = ((0x20, 0x2C), (0x2E, 0x5B), (0x5E, 0x7E))
-"""Printable ASCII characters that need no backslash in a class, except the hyphen."""
 _PLAIN_BUT_CARET: Ranges = ((0x20, 0x2C), (0x2E, 0x5B), (0x5F, 0x7E))
+"""Printable ASCII characters that need no backslash in a class, except the hyphen and the caret."""
 _PLAIN_OR_HYPHEN: Ranges = ((0x20, 0x5B), (0x5E, 0x7E))
 _OF_SYNTAX = _of(map(ord, SYNTAX))
 
@@ -387,8 +386,7 @@ _DURATION = f"P(?:{_DAY_PART}(?:{_CLOCK_PART})?|{_CLOCK_PART}|[0-9]+W)"
 
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 _IPV4 = rf"{_OCTET}(?:\.{_OCTET}){{3}}"
-_HEX = "[0-9A-Fa-f]"
-_H16 = f"{_HEX}{{1,4}}"
+_H16 = f"{HEX}{{1,4}}"
 _LAST32 = f"(?:{_H16}:{_H16}|{_IPV4})"
 _IPV6 = _any(
     f"(?:{_H16}:){{6}}{_LAST32}",
@@ -436,14 +434,14 @@ _WIDE_LOCAL = rf"(?:{_WIDE_ATOM}(?:\.{_WIDE_ATOM})*|{_WIDE_QUOTED})"
 
 def _resource_names(more: str, more_in_query: str = "") -> tuple[str, str]:
     """Return the patterns of absolute and relative references of RFC 3986, with additional characters of RFC 3987."""
-    percent = f"%{_HEX}{{2}}"
+    percent = f"%{HEX}{{2}}"
     unreserved = f"A-Za-z0-9._~{more}"
     sub = "!$&'()*+,;="
     char = f"(?:[{unreserved}{sub}:@-]|{percent})"
     segment = f"{char}*"
     first_segment = f"(?:[{unreserved}{sub}@-]|{percent})+"
     user = f"(?:(?:[{unreserved}{sub}:-]|{percent})*@)?"
-    future = rf"[vV]{_HEX}+\.[A-Za-z0-9._~{sub}:-]+"
+    future = rf"[vV]{HEX}+\.[A-Za-z0-9._~{sub}:-]+"
     host = rf"(?:\[(?:{_IPV6}|{future})\]|(?:[{unreserved}{sub}-]|{percent})*)"
     authority = f"//{user}{host}(?::[0-9]*)?(?:/{segment})*"
     absolute = f"/(?:{char}+(?:/{segment})*)?"
@@ -461,9 +459,9 @@ _UCS = "\\u00A0-\\uD7FF\\uF900-\\uFDCF\\uFDF0-\\uFFEF" + "".join(
     f"\\u{{{plane:X}0000}}-\\u{{{plane:X}FFFD}}" for plane in range(1, 14)
 )
 _IRI, _IRI_REFERENCE = _resource_names(_UCS, "\\uE000-\\uF8FF\\u{F0000}-\\u{FFFFD}\\u{100000}-\\u{10FFFD}")
-_VARIABLE_CHAR = f"(?:[A-Za-z0-9_]|%{_HEX}{{2}})"
+_VARIABLE_CHAR = f"(?:[A-Za-z0-9_]|%{HEX}{{2}})"
 _VARIABLE = rf"{_VARIABLE_CHAR}(?:\.?{_VARIABLE_CHAR})*(?::[1-9][0-9]{{0,3}}|\*)?"
-_TEMPLATE_CHAR = rf"(?:[!#$&'()*+,./0-9:;=?@A-Z\[\]_a-z~{_UCS}\uE000-\uF8FF-]|%{_HEX}{{2}})"
+_TEMPLATE_CHAR = rf"(?:[!#$&'()*+,./0-9:;=?@A-Z\[\]_a-z~{_UCS}\uE000-\uF8FF-]|%{HEX}{{2}})"
 _TEMPLATE = rf"(?:{_TEMPLATE_CHAR}|\{{[+#./;?&]?{_VARIABLE}(?:,{_VARIABLE})*\}})*"
 _POINTER = "(?:/(?:[^~/]|~[01])*)*"
 
@@ -509,7 +507,7 @@ _FORMATS = {
     "iri-reference": StringFormat(_IRI_REFERENCE, ""),
     "uri-template": StringFormat(_TEMPLATE, ""),
     "uuid": StringFormat(
-        f"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}", "00000000-0000-0000-0000-000000000000"
+        f"{HEX}{{8}}-{HEX}{{4}}-{HEX}{{4}}-{HEX}{{4}}-{HEX}{{12}}", "00000000-0000-0000-0000-000000000000"
     ),
     "json-pointer": StringFormat(_POINTER, ""),
     "relative-json-pointer": StringFormat(f"(?:0|[1-9][0-9]*)(?:#|{_POINTER})", "0"),

@@ -74,19 +74,6 @@ def _free(case: String) -> Conjunction:
     return conjunction(replace(case, min_length=0, max_length=None, excluded=NO_NAMES))
 
 
-def is_empty(case: String) -> bool:
-    """Test whether a set of strings, not a quotation, is empty.
-
-    Several unanchored patterns often all match in the concatenation of a match of each.
-    """
-    if case.values is None and len(case.patterns) > 1:
-        texts = [_brief_match(pattern, 0, None) for pattern in sorted(case.patterns)]
-        found = [text for text in texts if text is not None]
-        if len(found) == len(texts) and is_member(case, "".join(found)):
-            return False
-    return not examples(case, 1)
-
-
 @kept(16, 8 << 20)
 def _shortest_of(texts: frozenset[str], count: int) -> tuple[str, ...]:
     most = max(nsmallest(count, map(len, texts)), default=0)
@@ -112,7 +99,9 @@ def _told(case: String) -> str | None:
 
 
 def is_member(case: String, text: str) -> bool:
-    """Test whether a string meets all conditions of a set without `values` and quotation."""
+    """Test whether a string meets all conditions of a set that is no quotation."""
+    if case.values is not None:
+        return text in case.values
     if len(text) < case.min_length or (case.max_length is not None and len(text) > case.max_length):
         return False
     if text in case.excluded:
@@ -124,11 +113,7 @@ def is_member(case: String, text: str) -> bool:
         return _free(case).reads(text)
     if not all(matches(node, text) == wanted for node, wanted in conditions_of(case)):
         return False
-    return all(any(_is_in(one, text) for one in group) for group in case.either)
-
-
-def _is_in(case: String, text: str) -> bool:
-    return is_member(case, text) if case.values is None else text in case.values
+    return all(any(is_member(one, text) for one in group) for group in case.either)
 
 
 @kept(1024, 8 << 20)
@@ -211,12 +196,9 @@ class PatternLanguage:
         """Test whether a string is in the set."""
         if case.values is not None:
             return text in case.values
-        if case.quote is not None:
+        if case.quote is not None or is_plain(case):
             within = case.min_length <= len(text) and (case.max_length is None or len(text) <= case.max_length)
-            return within and bool(case.quote.places(text))
-        if is_plain(case):
-            within = case.min_length <= len(text) and (case.max_length is None or len(text) <= case.max_length)
-            return within and text not in case.excluded
+            return within and text not in case.excluded and (case.quote is None or bool(case.quote.places(text)))
         known = self._answers.get((id(case), text))
         if known is None:
             if len(self._answers) >= MAX_ANSWERS:
@@ -225,8 +207,18 @@ class PatternLanguage:
         return known[1]
 
     def is_empty(self, case: String) -> bool:
-        """Test whether the set is empty."""
-        return case.quote is None and is_empty(case)
+        """Test whether the set is empty.
+
+        Several unanchored patterns often all match in the concatenation of a match of each.
+        """
+        if case.quote is not None:
+            return False
+        if case.values is None and len(case.patterns) > 1:
+            texts = [_brief_match(pattern, 0, None) for pattern in sorted(case.patterns)]
+            found = [text for text in texts if text is not None]
+            if len(found) == len(texts) and is_member(case, "".join(found)):
+                return False
+        return not examples(case, 1)
 
     def examples(self, case: String, count: int) -> list[str]:
         """Return up to `count` different members, short ones first; fewer only if there are no more."""

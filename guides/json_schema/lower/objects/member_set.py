@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from .....errors import SchemaError
 from .....kernels.chart.layout import CALL, EPSILON
 from ....graph.array_graph import NameTrie
 from ....graph.graph import Graph, Link
@@ -38,43 +37,25 @@ class MemberSet:
         self._bits = (FewNames if len(names.names) <= MAX_BITS else ManyNames)(self._graph, names, self._weight)
         self._after = 0  # the node after a member, set before names are reached
 
-    @property
-    def has_members(self) -> bool:
-        """Test whether the object may have members."""
-        return bool(self._names.names) or self._names.others
-
-    @property
-    def has_required(self) -> bool:
-        """Test whether some members are required."""
-        return bool(self._names.required)
-
     def entry(self) -> int:
         """Return the node before the opening brace."""
-        owner, graph, spacing = self._owner, self._graph, self._owner.form.spacing
+        owner, graph, names, spacing = self._owner, self._graph, self._names, self._owner.form.spacing
         end = graph.literal(b"}", self._target)
         close = owner.gap(spacing.at_end(self._depth), end)
         empty = owner.gap(spacing.free(), end)
         outside = graph.counter
         graph.counter = self._bits.counter
-        links: list[Link] = [] if self.has_required else [(EPSILON, empty, 0)]
-        if self.has_members:
-            member = graph.lazy_node(self._define, self._sure_member, self._target, self._lacking())
-            self._after = self._define_after(member, close)
+        links: list[Link] = [] if names.required else [(EPSILON, empty, 0)]
+        if names.names or names.others:
+            # The weight of the first missing member includes a comma and a line too many.
+            lacking = owner.last_line(self._depth) - owner.line(self._depth)
+            member = graph.lazy_node(self._define, self._sure_member, self._target, lacking)
+            more = self._bits.more(owner.comma(member, self._depth)[1])
+            self._after = graph.node(links=(self._bits.done(close), more))
             links.append(owner.first(member, self._depth))
-        elif self.has_required:
-            raise SchemaError("required members cannot be there", "#")
         start = graph.node(((0x7B, 0x7B, graph.node(links=links)),))
         graph.counter = outside
         return start
-
-    def _lacking(self) -> int:
-        """Return a correction: the weight of the first missing member includes a comma and a line too many."""
-        return self._owner.last_line(self._depth) - self._owner.line(self._depth)
-
-    def _define_after(self, member: int, close: int) -> int:
-        """Return the node after a member: a comma and the next one, or the end."""
-        more = self._owner.comma(member, self._depth)[1]
-        return self._graph.node(links=(self._bits.done(close), self._bits.more(more)))
 
     def _define(self, node: int) -> None:
         """Define the names that may come next."""
