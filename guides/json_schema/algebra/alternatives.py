@@ -45,44 +45,40 @@ def absorbed(cases: Sequence[Object]) -> list[Object]:
 
 
 def _asked(cases: Sequence[Object]) -> list[set[int]]:
-    """Return for each case the numbers of its conditions."""
+    """Return for each case the numbers of the conditions that it implies."""
     numbers: dict[Any, int] = {}
     of_name: dict[str, set[int]] = {}
     of_member: dict[tuple[str, Formula], set[int]] = {}
     least = {case.min_properties for case in cases if case.min_properties}
     most = {case.max_properties for case in cases if case.max_properties is not None}
-    found: list[set[int]] = []
-    without: dict[frozenset[str], set[int]] = {}
     closed = [objects.only_names(case) for case in cases]
-    listed: frozenset[str] = frozenset(name for names in closed if names is not None for name in names)
-    for case in cases:
+    listed = frozenset(chain.from_iterable(names for names in closed if names is not None))
+    found: list[tuple[set[int], frozenset[str]]] = []
+    for case, names in zip(cases, closed, strict=True):
         spend(200 + 100 * (len(case.properties) + len(case.required) + len(case.rules) + len(case.some)))
         bits = {numbers.setdefault(thing, len(numbers)) for thing in _things(case, least, most)}
-        for name, formula in case.properties.items():
-            if formula is EVERYTHING:
-                continue
-            own = of_member.get((name, formula))
-            if own is None:
-                parts = formula.parts if formula.kind == "all" else (formula,)
-                own = {numbers.setdefault((name, part), len(numbers)) for part in parts}
-                of_member[name, formula] = own
-                of_name.setdefault(name, set()).update(own)
-            bits |= own
-        found.append(bits)
-    for case, bits, names in zip(cases, found, closed, strict=True):
+        gone = set[str]() if names is None else {*(listed - names)}
         for name, formula in case.properties.items():
             if formula is NOTHING:
-                bits |= of_name[name]
-        if names is None or len(names) == len(listed):
-            continue
-        if names not in without:
+                gone.add(name)
+            elif formula is not EVERYTHING:
+                own = of_member.get((name, formula))
+                if own is None:
+                    parts = formula.parts if formula.kind == "all" else (formula,)
+                    own = {numbers.setdefault((name, part), len(numbers)) for part in parts}
+                    of_member[name, formula] = own
+                    of_name.setdefault(name, set()).update(own)
+                bits |= own
+        found.append((bits, frozenset(gone)))
+    without: dict[frozenset[str], set[int]] = {}
+    for bits, gone in found:
+        if gone not in without:
             # Any condition on a member that cannot be there holds.
-            spend(50 * len(listed))
-            gone = listed - names
-            without[names] = {numbers.setdefault(("without", name), len(numbers)) for name in gone}
-            without[names].update(*(of_name.get(name, ()) for name in gone))
-        bits |= without[names]
-    return found
+            spend(50 * len(gone))
+            none = {numbers.setdefault(("without", name), len(numbers)) for name in gone}
+            without[gone] = none.union(*(of_name.get(name, ()) for name in gone))
+        bits |= without[gone]
+    return [bits for bits, _ in found]
 
 
 def _things(case: Object, least: set[int], most: set[int]) -> Iterator[Any]:
