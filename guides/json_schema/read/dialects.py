@@ -193,6 +193,18 @@ def _constant(value: Any) -> str | None:
     return None
 
 
+def _mapping(value: Any) -> str | None:
+    return None if is_object(value) else "an object"
+
+
+def _schemas(value: Any) -> str | None:
+    return None if is_array(value) else "a non-empty array of schemas"
+
+
+def _some_schemas(value: Any) -> str | None:
+    return _schemas(value) if value else "a non-empty array of schemas"
+
+
 def _anything(value: Any) -> str | None:
     return None
 
@@ -211,8 +223,8 @@ def _plain(check: Check) -> Keyword:
 
 
 _SCHEMA = Keyword("schema", _anything)
-_SCHEMAS = Keyword("schemas", _anything)
-_MAP = Keyword("map", _anything)
+_SCHEMAS = Keyword("schemas", _some_schemas)
+_MAP = Keyword("map", _mapping)
 _REFERENCE = Keyword("reference", _text)
 
 _DRAFT4: dict[str, Keyword] = {
@@ -241,7 +253,7 @@ _DRAFT4: dict[str, Keyword] = {
     "required": _plain(expected_names),
     "minProperties": _plain(_count),
     "maxProperties": _plain(_count),
-    "dependencies": Keyword("dependencies", _anything),
+    "dependencies": Keyword("dependencies", _mapping),
     "allOf": _SCHEMAS,
     "anyOf": _SCHEMAS,
     "oneOf": _SCHEMAS,
@@ -269,7 +281,7 @@ _DRAFT2019 = _DRAFT7 | {
 }
 _DRAFT2020 = {key: rule for key, rule in _DRAFT2019.items() if key != "$recursiveRef"} | {
     "$dynamicRef": _REFERENCE,
-    "prefixItems": _SCHEMAS,
+    "prefixItems": Keyword("schemas", _schemas),
 }
 
 

@@ -28,7 +28,7 @@ from .dialects import (
     DRAFT2020,
     WELL_FORMED,
     Dialect,
-    Keyword,
+    Kind,
     Written,
     dialect_of,
     expected_names,
@@ -347,25 +347,21 @@ class Documents:
             rule = keywords.get(key)
             if rule is None:
                 continue
-            if rule.kind == "plain":
-                expected = rule.check(content)
-                if expected is not None:
-                    raise place.error(f"{key} is to be {expected}, not {show(content)}", key)
-                if key == "pattern":
-                    self._check(place, content, key)
-            else:
-                self._enter(place, key, rule, content, waiting)
+            expected = rule.check(content)
+            if expected is not None:
+                raise place.error(f"{key} is to be {expected}, not {show(content)}", key)
+            if key == "pattern":
+                self._check(place, content, key)
+            elif rule.kind == "reference":
+                self._references.append((place, key))
+            elif rule.kind != "plain":
+                self._enter(place, key, rule.kind, content, waiting)
 
-    def _enter(self, place: Subschema, key: str, rule: Keyword, content: Any, waiting: list[Subschema]) -> None:
-        kind = rule.kind
-        if kind == "items":
-            kind = "schemas" if is_array(content) else "schema"
+    def _enter(self, place: Subschema, key: str, kind: Kind, content: Any, waiting: list[Subschema]) -> None:
         if kind == "map" or kind == "dependencies":
-            if not is_object(content):
-                raise place.error(f"{key} is to be an object, not {show(content)}", key)
             spend(100 * len(content))
             for name, schema in content.items():
-                if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                if not isinstance(name, str):
                     raise place.error(f"the names in {key} are to be strings, not {show(name)}", key)
                 if not is_writable(name) and key not in HOLDING:
                     raise place.error(f"the names in {key} are to be strings {WELL_FORMED}", key, name)
@@ -377,18 +373,11 @@ class Documents:
                 if key == "patternProperties":
                     self._check(place, name, key, name)
                 self._enter_schema(place, (key, name), schema, waiting)
-        elif kind == "schemas":
-            if not is_array(content) or (not content and key in ("allOf", "anyOf", "oneOf")):
-                raise place.error(f"{key} is to be a non-empty array of schemas, not {show(content)}", key)
+        elif kind != "schema" and is_array(content):
             for index, schema in enumerate(content):
                 self._enter_schema(place, (key, index), schema, waiting)
-        elif kind == "schema":
-            self._enter_schema(place, (key,), content, waiting)
         else:
-            expected = rule.check(content)
-            if expected is not None:
-                raise place.error(f"{key} is to be {expected}, not {show(content)}", key)
-            self._references.append((place, key))
+            self._enter_schema(place, (key,), content, waiting)
 
     def _check(self, place: Subschema, pattern: str, *keys: str) -> None:
         try:
