@@ -384,20 +384,16 @@ class RuleLowering(ABC):
         return 1 + spacing.indent * depth if spacing.depends_on_depth else 0
 
     def gap(self, space: Node, target: int) -> int:
-        """Return the entry of white space before `target`. All `Spacing.rules` are inserted at the first use."""
+        """Return the entry of white space before `target`. `Spacing.rules` are inserted once, at the first use."""
         if isinstance(space, Text):
             return self.graph.literal(space.data, target)
         if isinstance(space, Repeat) and space.max == 1 and isinstance(space.item, Text):
             return self.graph.node(links=((EPSILON, self.gap(space.item, target), 0), (EPSILON, target, 0)))
-        return self.graph.node(links=((CALL, self.space_rule(space), target),))
-
-    def space_rule(self, space: Node) -> int:
-        """Return the rule of a kind of white space, shared."""
         if not self._spaces:
             fragment, starts = space_fragment(self.form.spacing)
             first = self.graph.insert(fragment)
             self._spaces = {node: first + start for node, start in starts.items()}
-        return self._spaces[id(space)]
+        return self.graph.node(links=((CALL, self._spaces[id(space)], target),))
 
     def first(self, item: int, depth: int) -> Link:
         """Return the link from an opening bracket to the first item or member, in a container at `depth`."""

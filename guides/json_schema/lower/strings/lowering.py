@@ -414,19 +414,19 @@ def plan(case: String, escapes: Escapes) -> Node | Counting | None:
     """
     if case.either:
         return None
-    node = _brief_syntax(case, escapes)
+    node = _spelt_syntax(case, escapes, MAX_SIZE[escapes])
     if node is not None:
         return node
-    return _long_syntax(case, escapes) if _takes_too_much(case) else counted(case)
+    return _spelt_syntax(case, escapes, ENDLESS) if _takes_too_much(case) else counted(case)
 
 
-@kept(4096, 16 << 20)
-def _brief_syntax(case: String, escapes: Escapes) -> Node | None:
-    """Return the strings of a set as spelt syntax, if it is brief."""
+@kept(4096, 32 << 20)
+def _spelt_syntax(case: String, escapes: Escapes, most: int) -> Node | None:
+    """Return the strings of a set as spelt syntax of at most `most` nodes; None if it is larger, or not syntax."""
     node = _as_syntax(case)
-    if node is None or (escapes == "any" and has_table(node)):
+    if node is None or (escapes == "any" and has_table(node)) or size(node) > most:
         return None
-    return spell(node, escapes) if size(node) <= MAX_SIZE[escapes] else None
+    return spell(node, escapes)
 
 
 @kept(4096, 8 << 20)
@@ -438,13 +438,6 @@ def _takes_too_much(case: String) -> bool:
         spend(0)  # raises again if the limits of the whole call are exceeded
         return True
     return False
-
-
-@kept(64, 32 << 20)
-def _long_syntax(case: String, escapes: Escapes) -> Node | None:
-    """Return the strings of a set as spelt syntax of any size."""
-    node = _as_syntax(case)
-    return None if node is None or (escapes == "any" and has_table(node)) else spell(node, escapes)
 
 
 def _as_syntax(case: String) -> Node | None:
