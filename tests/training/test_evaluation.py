@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 from trellm import models
-from trellm.training.evaluation import ByTransformers, cases, constrained, grammar_of, measure, unconstrained
-from trellm.training.text.forms import is_held_out
-from trellm.training.validation import KINDS
+
+from .support import KINDS, ByTransformers, cases, constrained, grammar_of, is_held_out, measure, unconstrained
 
 
 @pytest.fixture(scope="module")

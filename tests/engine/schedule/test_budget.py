@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from trellm import Engine, OptionError, generate
-from trellm.engine.schedule.scheduler import LEAST, SELDOM, Budget
 
 from ..paged import LETTERS, PagedModel
-from ..support import steps_by_clock
+from ..support import LEAST, SELDOM, Budget, steps_by_clock
 
 GAP = 0.1
 MOST = 2048
