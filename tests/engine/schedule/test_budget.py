@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trellm import Engine, OptionError, generate
 
+from ...watching import watched
 from ..paged import LETTERS, PagedModel
 from ..support import LEAST, SELDOM, Budget, steps_by_clock
 
@@ -306,12 +307,7 @@ def test_tokens_do_not_depend_on_how_prompts_are_read(monkeypatch: pytest.Monkey
 
 
 def test_a_step_that_is_broken_off_is_not_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    noted = list[int]()
-
-    def note(_: Budget, written: int, prompted: int, seconds: float) -> None:
-        noted.append(prompted)
-
-    monkeypatch.setattr(Budget, "note", note)
+    noted = watched(monkeypatch, Budget, "note", lambda _, written, prompted, seconds: prompted)
     model = PagedModel()
     model.raises = [MemoryError()]
     with Engine(model, memory=1 << 20) as engine:
