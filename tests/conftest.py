@@ -32,9 +32,11 @@ WORKER_BYTES = 7 << 30
 THRESHOLDS = 7000, 10, 20
 """Of collections of garbage: by Python's own, a sixth of the time goes into looking through what is remembered."""
 
-# How long an example takes, or thinking of one, is the machine's: no test fails for that.
-hypothesis.settings.register_profile("untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-hypothesis.settings.load_profile("untimed")
+# How long an example takes, or thinking of one, is the machine's: no test fails for that. Examples are always the same.
+hypothesis.settings.register_profile(
+    "repeated", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("repeated")
 
 
 @pytest.fixture(scope="session")
