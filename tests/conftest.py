@@ -16,6 +16,8 @@ from typing import Any
 import hypothesis
 import pytest
 
+from .thresholds import thresholds
+
 DEVICE = os.environ.get("TRELLM_TEST_DEVICE")
 ABSENT = "the folder of shared test data is absent"
 FOLDER = Path(__file__).parent
@@ -30,9 +32,11 @@ WORKER_BYTES = 7 << 30
 THRESHOLDS = 7000, 10, 20
 """Of collections of garbage: by Python's own, a sixth of the time goes into looking through what is remembered."""
 
-# How long an example takes, or thinking of one, is the machine's: no test fails for that.
-hypothesis.settings.register_profile("untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-hypothesis.settings.load_profile("untimed")
+# How long an example takes, or thinking of one, is the machine's: no test fails for that. Examples are always the same.
+hypothesis.settings.register_profile(
+    "repeated", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("repeated")
 
 
 @pytest.fixture(scope="session")
@@ -48,12 +52,11 @@ def shared_data() -> Path:
 def on_device() -> Iterator[None]:
     """Our models on the device, with room for others; those that they are compared with stay where they are, and so do
     classes of tests that say `stays`, and models that are spread."""
-    from trellm.engine import engine
     from trellm.engine.models.decoder import DecoderModel
     from trellm.engine.models.encoder_decoder import EncoderDecoderModel
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "SHARE", 0.01)
+        thresholds(patch, share_of_memory=0.01)
         for adapter in (DecoderModel, EncoderDecoderModel):
             patch.setattr(adapter, "__init__", _moved(adapter.__init__))
         yield
@@ -106,6 +109,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def command_runs(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
     """Lets `trellm generate` run this model, whatever name it is given."""
     return lambda model: monkeypatch.setattr("trellm.cli.generate.load_model", lambda *_: model)
+
+
+@pytest.fixture
+def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which models of the Hugging Face Hub are kept for the time of a test."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path / "hub"
 
 
 @pytest.fixture(scope="module")

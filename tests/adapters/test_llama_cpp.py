@@ -17,6 +17,7 @@ import pytest
 from trellm import BudgetError, ModelError, OptionError, Vocabulary
 from trellm.guides import JSONGuide, RegexGuide, tokens_of
 
+from ..watching import watched
 from .hosts import folder_of
 from .tiny_gguf import write_model
 
@@ -251,7 +252,7 @@ def test_what_goes_wrong_in_processors(host: Any, monkeypatch: pytest.MonkeyPatc
     def interrupted(self: Any, ids: Any, width: int) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(type(processor), "_mask", interrupted)
+    watched(monkeypatch, type(processor), "_mask", interrupted)
     processor.reset()
     with pytest.raises(KeyboardInterrupt):
         written(host.llama, processor)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import transformers
 
+from ..watching import watched
 from .hosts import folder_of
 from .tiny_gguf import write_model
 from .vllm_parts import vllm_alone
@@ -30,14 +31,12 @@ def run(page: str, **names: Any) -> dict[str, Any]:
 
 def test_transformers(network: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model = network()
-    manager_of = model.init_continuous_batching
 
-    def small(continuous_batching_config: Any) -> Any:
+    def small(continuous_batching_config: Any) -> None:
         # Left to itself it takes a share of the machine's memory, 15 GB of masks here, and most of a minute.
         continuous_batching_config.num_blocks, continuous_batching_config.max_batch_tokens = 16, 64
-        return manager_of(continuous_batching_config=continuous_batching_config)
 
-    monkeypatch.setattr(model, "init_continuous_batching", small)
+    watched(monkeypatch, model, "init_continuous_batching", small)
     model.generation_config.do_sample = False
     found = run("transformers.md", model=model, tokenizer=tokenizer)
     for ids in (found["output"][0, found["inputs"].input_ids.shape[1] :], found["result"].generated_tokens):

@@ -14,6 +14,7 @@ from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 from trellm import Vocabulary, models
 
+from ..watching import watched
 from .support import Scheduler
 
 HANGS = 120
@@ -65,9 +66,7 @@ def use_threads() -> Iterator[Callable[[int], None]]:
 @pytest.fixture
 def given_up(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The groups of texts that give their memory up."""
-    found, give_up = list[Any](), Scheduler._preempt
-    monkeypatch.setattr(Scheduler, "_preempt", lambda self, group: (found.append(group), give_up(self, group)))
-    return found
+    return watched(monkeypatch, Scheduler, "_preempt", lambda _, group: group)
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ from trellm.engine.fields import places_in
 from trellm.engine.formats import format_of
 from trellm.engine.memory.pool import BlockPool
 from trellm.engine.memory.tables import BLOCK, FREED, NO_SLOT, BlockTable, Chunk
+from trellm.engine.memory.weights import Weights
 from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.models.function import FunctionModel
 from trellm.engine.options import Options, RunOptions
@@ -28,7 +29,7 @@ from trellm.engine.prompts.given import prompts_of
 from trellm.engine.results import listed
 from trellm.engine.schedule.call import Call
 from trellm.engine.schedule.core import EngineCore
-from trellm.engine.schedule.scheduler import Scheduler, SchedulerConfig
+from trellm.engine.schedule.scheduler import LEAST, SELDOM, Budget, Scheduler, SchedulerConfig
 from trellm.engine.search import BeamHypothesis, SearchTrace, StopStrings, Target, TracedBeam, round_robin
 from trellm.engine.structures import structure_of
 from trellm.guides.lift.lifted_guide import LiftedGuide
@@ -38,10 +39,12 @@ from trellm.kernels.logits import reference
 __all__ = [
     "BLOCK",
     "FREED",
+    "LEAST",
     "MARK",
     "MOST_CHARS",
     "NO_SLOT",
     "QUOTED",
+    "SELDOM",
     "SPELT",
     "AcceptanceRates",
     "Allowed",
@@ -51,6 +54,7 @@ __all__ = [
     "Bias",
     "BlockPool",
     "BlockTable",
+    "Budget",
     "Call",
     "Chunk",
     "DecoderModel",
@@ -78,6 +82,7 @@ __all__ = [
     "Target",
     "TracedBeam",
     "Verbatim",
+    "Weights",
     "engines",
     "format_of",
     "guesses_pay",

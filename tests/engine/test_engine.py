@@ -14,6 +14,7 @@ import pytest
 import trellm
 from trellm import Beam, Cancelled, Engine, Generator, OptionError, Sample, generate, models
 
+from ..watching import in_thread, watched
 from .conftest import HANGS, until
 from .machines import TABLE
 from .machines import VOCABULARY as FEW
@@ -42,13 +43,9 @@ def test_the_engine_of_a_model_is_one_for_all_its_generators() -> None:
 
 def test_the_thread_of_constraints_sleeps_where_there_is_nothing_to_find_out(monkeypatch: pytest.MonkeyPatch) -> None:
     model = PagedModel()
-    looked: list[str] = []
 
     with Engine(model).start() as engine:
-        ask = engine._loop.to_prepare
-        monkeypatch.setattr(
-            engine._loop, "to_prepare", lambda: (looked.append(threading.current_thread().name), ask())[1]
-        )
+        looked = watched(monkeypatch, engine._loop, "to_prepare", in_thread)
         engine.submit(generate.text(model), list(LETTERS), **LONG).result()
     assert model.steps >= 60
     assert looked.count("trellm constraints") < 5, "it was woken after each step"

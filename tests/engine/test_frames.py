@@ -33,15 +33,15 @@ class Chats:
 
 def answering(text: str, *, bare: bool = False, heard: list[list[int]] | None = None) -> Any:
     """A model that says a text behind any chat and then wants to end, going on from how much of it stands there."""
-    wanted = [*text.encode(), 256]
+    wanted = text.encode()
 
     def logits(ids: Sequence[int]) -> Any:
         if heard is not None:
             heard.append([*ids])
         values = np.cos(np.arange(263.0) * (1 + len(ids)))
         said = VOCABULARY.decode(ids)
-        begun = max(n for n in range(len(wanted)) if said.endswith(bytes(wanted[:n])))
-        values[wanted[begun]] += 8
+        begun = next(n for n in range(min(len(wanted), len(said)), -1, -1) if said.endswith(wanted[:n]))
+        values[wanted[begun] if begun < len(wanted) else 256] += 8
         return values
 
     model = models.from_function(logits, VOCABULARY, Chats())

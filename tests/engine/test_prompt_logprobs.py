@@ -16,6 +16,7 @@ from trellm import Beam, Engine, ModelError, OptionError, Sample, generate, mode
 from ..thresholds import thresholds
 from .models.gguf_files.tiny import network_of, write_model
 from .models.recurrent_architectures import build as build_recurrent
+from .models.support import Way
 from .paged import PagedModel, crowd, logits_of
 
 PROMPTS = ["the 12th", "x", "an inning then on", "on the other one in the thin ninth, 12345 of them", "the 12th then"]
@@ -80,15 +81,13 @@ SIZES: dict[str, Any] = {"vocab_size": 108, "bos_token_id": 0, "eos_token_id": 1
                                max_position_embeddings=64, pad_token_id=1, **SIZES),
 ], ids=lambda config: config.model_type)  # fmt: skip
 @pytest.mark.parametrize("way", ["as it is known", "one by one"])
-def test_rows_that_are_padded_and_models_without_a_head(
-    config: Any, way: str, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_are_padded_and_models_without_a_head(config: Any, way: str, tokenizer: Any) -> None:
     torch.manual_seed(3)
     network = transformers.AutoModelForCausalLM.from_config(config).eval()
+    model: Any = models.transformers(network, tokenizer)
     if way != "as it is known":  # rows that begin alike and are as long, and no others
-        monkeypatch.setattr("trellm.engine.models.decoder.way_of", lambda model: None)
-        monkeypatch.setattr(models.decoder.DecoderModel, "_ways", lambda self: iter([models.decoder.Way("equal")]))
-    check_all(models.transformers(network, tokenizer), network)
+        model._runner = model._made(Way("equal"))
+    check_all(model, network)
 
 
 @pytest.mark.parametrize("weights", ["F32", "Q8_0"])

@@ -276,15 +276,14 @@ class Wanted:
         self.lock.release()
 
 
-def test_a_guide_that_asks_another_holds_no_lock_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_guide_that_asks_another_holds_no_lock_of_the_table() -> None:
     """Whoever works on the child may need the table while the other one waits for the child."""
     vocabulary = Vocabulary.from_bytes()
     child = RegexGuide("[ab]{1,9}", vocabulary)
     guide = GoalGuide(child, ["aa"])
     table = VocabularyTables.of(vocabulary)
     lock = Wanted(child.automaton.lock)
-    for holder, name in ((child.automaton, "lock"), (child, "_lock")):
-        monkeypatch.setattr(holder, name, lock)
+    child.automaton.lock = child._lock = lock  # type: ignore[assignment]
     with lock.lock:
         other = threading.Thread(target=guide.row, args=(guide.start,))
         other.start()
@@ -299,7 +298,7 @@ def test_a_guide_that_asks_another_holds_no_lock_of_the_table(monkeypatch: pytes
 def test_locks_are_made_while_others_make_some(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the midst of looking which are gone: the collector, which a list of pairs wakes, lets other threads run."""
     monkeypatch.setattr(locks, "_locks", {})
-    monkeypatch.setattr(locks._State, "most", 4000)
+    thresholds(monkeypatch, locks_before_a_look=4000)
     held = [locks.new_lock() for _ in range(3999)]
     collector, found = gc.get_threshold(), list[int]()
 

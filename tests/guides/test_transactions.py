@@ -15,6 +15,7 @@ from trellm.guides.chart import arrays, automaton
 from trellm.guides.chart import arrays as chart_arrays
 from trellm.guides.json_schema.lower import rules
 
+from ..watching import failing_at, watched
 from .support import Graph
 from .vocabularies import SMALL
 
@@ -62,23 +63,10 @@ class Injected(KeyboardInterrupt):
 
 
 @contextmanager
-def failing(owner: object, name: str, at: int) -> Iterator[list[int]]:
-    """Let one function raise at its call number `at`; gives how many calls there were."""
-    patch = pytest.MonkeyPatch()
-    real = getattr(owner, name)
-    calls = [0]
-
-    def function(*arguments: object, **named: object) -> object:
-        calls[0] += 1
-        if calls[0] == at:
-            raise Injected
-        return real(*arguments, **named)
-
-    patch.setattr(owner, name, function)
-    try:
-        yield calls
-    finally:
-        patch.undo()
+def failing(owner: object, name: str, at: int) -> Iterator[list[object]]:
+    """Let one function raise at its call number `at`; gives the calls that ended."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield watched(patch, owner, name, failing_at(at, Injected()))
 
 
 PLACES = [(Graph, "reserve"), (Graph, "define"), (Graph, "expand"), (Graph, "arrays"), (Graph, "promises")]
@@ -93,16 +81,17 @@ def test_an_exception_anywhere_changes_nothing(kind: str, place: tuple[object, s
         json_guide.remembered._values.clear()
         vocabulary = copied()
         guide: Guide | None = None
-        with failing(*place, at) as calls:
+        with failing(*place, at):
             try:
                 guide = MAKERS[kind](vocabulary)
                 told(guide, 0)
+                is_over = True
             except Injected:
-                pass
+                is_over = False
         for again in (guide, MAKERS[kind](vocabulary)):
             if again is not None:
                 assert [told(again, seed) for seed in range(3)] == expected
-        if calls[0] < at:
+        if is_over:
             break
 
 
@@ -123,7 +112,7 @@ def test_a_schema_that_fails_in_use_fails_the_same_way_each_time(monkeypatch: py
     def refuse(*_: object) -> None:
         raise LimitError("too many states")
 
-    monkeypatch.setattr(rules, "number_fragment", refuse)
+    watched(monkeypatch, rules, "number_fragment", refuse)
     members = {"a": {"type": "number", "multipleOf": 0.7}, "b": {"type": "boolean"}}
     schema = {"title": "fails", "type": "object", "properties": members, "additionalProperties": False}
     guide = JSONGuide(schema, SMALL)

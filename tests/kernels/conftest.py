@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from ..watching import watched
+
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 SHARED = 227 << 10
 """Bytes that a program may have of an H100's fast memory."""
@@ -26,7 +28,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 @pytest.fixture(autouse=INTERPRETED)
 def nothing_beside_tensors() -> Iterator[None]:
     """Launches are looked after."""
-    with watched():
+    with looked_after():
         yield
 
 
@@ -50,27 +52,17 @@ def bfloat16_products(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def watched() -> Iterator[None]:
+def looked_after() -> Iterator[None]:
     """While kernels run in Triton's interpreter: AssertionError for addresses outside of the tensors that a launch was
     given, and for places that one program writes and another one reads or writes."""
     from triton.runtime.interpreter import GridExecutor, InterpreterBuilder, _get_np_dtype, interpreter_builder
 
-    load, store = InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store
-    given, ended = GridExecutor._init_args_hst, GridExecutor._restore_args_dev
-    launch = _Launch([], "")
+    given, launch = GridExecutor._init_args_hst, _Launch([], "")
 
     def note(kind: str, pointers: Any, mask: Any) -> None:
         addresses = np.asarray(pointers.data, np.int64)[np.asarray(mask.data, bool)]
         size = np.dtype(_get_np_dtype(pointers.get_element_ty())).itemsize
         launch.note(kind, addresses, size, interpreter_builder.grid_idx)
-
-    def loading(builder: Any, pointers: Any, mask: Any, *others: Any) -> Any:
-        note("reads", pointers, mask)
-        return load(builder, pointers, mask, *others)
-
-    def storing(builder: Any, pointers: Any, value: Any, mask: Any, *others: Any) -> Any:
-        note("writes", pointers, mask)
-        return store(builder, pointers, value, mask, *others)
 
     def beginning(executor: Any, arguments: Any, more: Any) -> Any:
         nonlocal launch
@@ -79,15 +71,13 @@ def watched() -> Iterator[None]:
         launch = _Launch(tensors, executor.fn.__name__)
         return found
 
-    def ending(executor: Any, *arguments: Any) -> Any:
-        launch.check_races()
-        return ended(executor, *arguments)
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(InterpreterBuilder, "create_masked_load", loading)
-        patch.setattr(InterpreterBuilder, "create_masked_store", storing)
+        watched(patch, InterpreterBuilder, "create_masked_load", lambda _, at, mask, *__: note("reads", at, mask))
+        watched(
+            patch, InterpreterBuilder, "create_masked_store", lambda _, at, __, mask, *___: note("writes", at, mask)
+        )
+        watched(patch, GridExecutor, "_restore_args_dev", lambda *_: launch.check_races())
         patch.setattr(GridExecutor, "_init_args_hst", beginning)
-        patch.setattr(GridExecutor, "_restore_args_dev", ending)
         yield
 
 

@@ -14,6 +14,8 @@ import torch
 from trellm.kernels.decoder import operations, plain
 from trellm.kernels.decoder.plain import HeadNorms, Heads
 
+from ..thresholds import thresholds
+
 CUDA = torch.cuda.is_available()
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cuda" if CUDA and not INTERPRETED else "cpu"
@@ -227,7 +229,7 @@ def test_products_on_a_gpu(tokens: int, dtype: torch.dtype, monkeypatch: pytest.
     bias = numbers(4, 640, dtype=dtype)
     made: list[list[Any]] = []
     for use in (True, False):
-        monkeypatch.setattr(operations, "MATVEC", use)
+        thresholds(monkeypatch, matrix_vector_kernel=use)
         states = numbers(1, tokens, 256, dtype=dtype)
         residual = numbers(5, tokens, 640, dtype=dtype)
         more = operations.multiply_onto(residual, states, weight, bias)

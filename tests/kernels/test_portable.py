@@ -36,21 +36,16 @@ def test_each_thing_is_missed_where_it_is_not_there(place: str, monkeypatch: pyt
     assert name in find_missing()
 
 
-@pytest.mark.parametrize("place", [place for place, _ in _FUNCTIONS])
-def test_other_parameters_are_seen(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    owner, name = owner_of(place)
-    monkeypatch.setattr(owner, name, lambda self, something, else_: None)
+OTHERS = [(place, "self something else_") for place, _ in _FUNCTIONS]
+OTHERS += [(place, dict(_FUNCTIONS).get(place, "")) for place, _ in _USED]
+
+
+@pytest.mark.parametrize(("place", "parameters"), OTHERS)
+def test_other_parameters_and_other_names_inside_are_seen(
+    place: str, parameters: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(*owner_of(place), eval(f"lambda {parameters.replace(' ', ', ')}: None"))
     assert place in find_missing()
-
-
-@pytest.mark.parametrize("place", [place for place, _ in _USED])
-def test_other_names_in_a_function_are_seen(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = insides._at(place)
-    parameters = dict(_FUNCTIONS).get(place, "").replace(" ", ", ")
-    owner, name = owner_of(place)
-    same_parameters = eval(f"lambda {parameters}: None")
-    monkeypatch.setattr(owner, name, same_parameters)
-    assert found is not same_parameters and place in find_missing()
 
 
 def test_passes_that_are_new_or_in_another_order_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,12 +68,12 @@ def test_passes_that_are_new_or_in_another_order_are_seen(monkeypatch: pytest.Mo
     assert NEEDED[0] in find_missing()
 
 
-def test_another_layout_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(insides, "_ARRAY", _ARRAY[::-1])
-    assert "an array of" in find_missing()
-    monkeypatch.setattr(insides, "_ARRAY", _ARRAY)
-    monkeypatch.setattr(insides, "SHAPE", insides.DATA)
-    assert "array object" in find_missing()
+@pytest.mark.parametrize(
+    ("name", "other", "missing"), [("_ARRAY", _ARRAY[::-1], "an array of"), ("SHAPE", insides.DATA, "array object")]
+)
+def test_another_layout_is_seen(name: str, other: Any, missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(insides, name, other)
+    assert missing in find_missing()
 
 
 # What makes a Numba that works, but has not inside what it has today.

@@ -14,6 +14,7 @@ from trellm.guides.quoting import source
 
 from ..guides.support import WatchedCancellation
 from ..thresholds import thresholds
+from ..watching import watched
 
 BYTES = Vocabulary.from_bytes()
 WORDS = Vocabulary([*(bytes(word) for length in range(1, 13) for word in product(b"ab", repeat=length)), None], [8190])
@@ -131,8 +132,7 @@ def test_what_is_sorted_is_sorted_in_pieces(name: str, monkeypatch: pytest.Monke
     """Its steps are counted before; so many keys as a sort takes some milliseconds for lie between two looks."""
     module, make = SORTED[name]
     thresholds(monkeypatch, keys_sorted_at_once=256)
-    looks, spend = [0], module.spend
-    monkeypatch.setattr(module, "spend", lambda steps: (looks.append(steps), spend(steps))[1])
+    looks = watched(monkeypatch, module, "spend", lambda steps: steps)
     make(20_000)
     assert looks.count(0) > 3 * 20_000 // 256
 

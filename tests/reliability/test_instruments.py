@@ -115,11 +115,11 @@ def test_an_exception_is_raised_at_every_place_once(modules: Callable[[str], Any
             act()
 
 
-def test_a_lock_that_stays_held_is_found(modules: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_stays_held_is_found(modules: Callable[[str], Any]) -> None:
     injection = modules("injection")
-    monkeypatch.setattr(injection, "SECONDS", 0.2)
+    injection.SECONDS = 0.2
     injections = object.__new__(injection.Injections)
     lock = threading.Lock()
     with lock:
-        monkeypatch.setattr(injections, "_compared", lambda *_: lock.acquire(), raising=False)
+        injections._compared = lambda *_: lock.acquire()
         assert injections._looked(None, None, [])["verdict"] == "lock held, or a hang"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -149,3 +150,21 @@ def peer() -> Any:
     tokens = [*(bytes([byte]) for byte in range(256)), b"</s>"]
     info = found.TokenizerInfo(tokens, vocab_type=found.VocabType.RAW, stop_token_ids=[256])
     return found, found.GrammarCompiler(info)
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The applications that the command serves; each begins and ends at once."""
+    found: list[Any] = []
+
+    def run(app: Any, settings: Any, listening: socket.socket) -> None:
+        async def begin_and_end() -> None:
+            async with app.router.lifespan_context(app):
+                assert app.state.models.first.service.engine.is_started
+
+        found.append(app)
+        asyncio.run(begin_and_end())
+        listening.close()
+
+    monkeypatch.setattr("trellm.serve.server.run", run)
+    return found

@@ -19,6 +19,7 @@ import pytest
 from trellm import Engine
 from trellm.cli import main
 
+from ..watching import watched
 from .conftest import HANGS, until
 
 
@@ -139,29 +140,11 @@ def test_a_second_interrupt_ends_at_once() -> None:
 
 @pytest.mark.parametrize(("arguments", "gap"), [(["--max-gap-ms", "62.5"], 62.5), (["--memory", "64MiB"], None)])
 def test_the_longest_gap_reaches_the_engine(
-    arguments: list[str], gap: float | None, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], gap: float | None, served: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[Any] = []
-
-    class Noted(Engine):
-        """An engine, of which it is known what it was told."""
-
-        def __init__(self, model: Any, **options: Any) -> None:
-            made.append(options["max_gap_ms"])
-            super().__init__(model, **options)
-
-    def run(app: Any, settings: Any, listening: socket.socket) -> None:
-        async def begin_and_end() -> None:
-            async with app.router.lifespan_context(app):
-                assert app.state.models.first.service.engine.is_started
-
-        asyncio.run(begin_and_end())
-        listening.close()
-
-    monkeypatch.setattr("trellm.serve.service.Engine", Noted)
-    monkeypatch.setattr("trellm.serve.server.run", run)
+    made = watched(monkeypatch, Engine, "__init__", lambda *_, **options: options["max_gap_ms"])
     assert main(["serve", "--port", "0", *arguments]) == 0
-    assert made == [gap]
+    assert made == [gap] and len(served) == 1
 
 
 @pytest.mark.parametrize(

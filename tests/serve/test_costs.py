@@ -13,6 +13,7 @@ from trellm.errors import Cancelled
 from trellm.serve import dispatcher
 
 from ..thresholds import thresholds
+from ..watching import in_thread, watched
 from .conftest import Running
 from .support import HEAD, JoiningTransport, Options, while_connected
 
@@ -59,23 +60,14 @@ def test_an_answers_head_is_sent_with_what_follows() -> None:
 @pytest.mark.parametrize("body", [{}, {"regex": "[a-z]{3}"}], ids=["free", "regex"])
 def test_an_answer_is_sent_at_once(server: Running, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     server.text("Write.", **body, **PLAIN)
-    sent: list[bytes] = []
-    write = _SelectorSocketTransport.write
-
-    def counted(self: Any, data: bytes) -> None:
-        if data.startswith(b"HTTP/1.1 200") or b"choices" in data:
-            sent.append(bytes(data))
-        write(self, data)
-
-    monkeypatch.setattr(_SelectorSocketTransport, "write", counted)
+    written = watched(monkeypatch, _SelectorSocketTransport, "write", lambda _, data: bytes(data))
     server.text("Write.", **body, **PLAIN)
+    sent = [data for data in written if data.startswith(b"HTTP/1.1 200") or b"choices" in data]
     assert len(sent) == 1 and sent[0].startswith(b"HTTP/1.1 200") and b"choices" in sent[0]
 
 
 def test_a_prompt_is_made_tokens_of_once(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    tokenizer: Any = server.service.model.tokenizer
-    encode, seen = tokenizer.encode, list[str]()
-    monkeypatch.setattr(tokenizer, "encode", lambda text, *more, **named: (seen.append(text), encode(text))[1])
+    seen = watched(monkeypatch, server.service.model.tokenizer, "encode", lambda text, *_, **__: text)
     for body in ({}, {"regex": "[a-z]{3}"}):
         seen.clear()
         server.text("Write a word.", **body, **PLAIN)
@@ -84,13 +76,7 @@ def test_a_prompt_is_made_tokens_of_once(server: Running, monkeypatch: pytest.Mo
 
 def entered(server: Running, several: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each of several requests is taken to the engine by a thread beside the event loop's."""
-    enter, threads = server.service.engine.enter, list[str]()
-
-    def watched(*given: Any) -> Any:
-        threads.append(threading.current_thread().name)
-        return enter(*given)
-
-    monkeypatch.setattr(server.service.engine, "enter", watched)
+    threads = watched(monkeypatch, server.service.engine, "enter", in_thread)
     for body in several:
         answer = server.post("/v1/completions", {"model": "small", "prompt": "Write a word.", **PLAIN, **body})
         assert answer.status_code in (200, 400)
@@ -123,13 +109,7 @@ def test_prompts_that_a_constraint_has_seen_enter_without_another_thread(
 
 def test_short_chats_enter_without_another_thread(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their template is filled in on the event loop too, with small tools as without; no long chat's is."""
-    ids, threads = server.service.verbatim.ids, list[str]()
-
-    def watched(*given: Any) -> Any:
-        threads.append(threading.current_thread().name)
-        return ids(*given)
-
-    monkeypatch.setattr(server.service.verbatim, "ids", watched)
+    threads = watched(monkeypatch, server.service.verbatim, "ids", in_thread)
     tool = {"type": "function", "function": {"name": "find", "parameters": {"type": "object", "properties": {}}}}
     for content, tools in (("Write.", None), ("Write. " * 300, None), ("Write.", [tool]), ("Write. " * 300, [tool])):
         asked: dict[str, Any] = {"model": "small", "messages": [{"role": "user", "content": content}], "max_tokens": 60}

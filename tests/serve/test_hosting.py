@@ -345,14 +345,10 @@ def test_mistakes_of_the_command(arguments: list[str], said: str, capsys: pytest
     assert said in capsys.readouterr().err
 
 
-def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    apps: list[Any] = []
-    monkeypatch.setattr(
-        "trellm.serve.server.run", lambda app, settings, listening: (apps.append(app), listening.close())
-    )
+def test_the_command(served: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     lora = '{"name": "sql", "path": "adapters/sql", "base_model_name": "b"}'
     options = ["--memory-budget", "3GiB", "--alias", "gpt", "--lora-modules", lora, "--port", "0"]
     assert main(["serve", "small", "b=org/model", *options]) == 0
     assert "small, b at http://127.0.0.1:" in capsys.readouterr().err
-    several = apps[0].state.models.models
+    several = served[0].state.models.models
     assert [each.names for each in several] == [("small", "gpt"), ("b", "sql")]

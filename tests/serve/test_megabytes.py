@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ..thresholds import thresholds
+from ..watching import in_thread, watched
 from .conftest import HANGS, Running, until
-from .support import ITEMS, LARGE, LARGE_CHAT, ConstraintFields, bodies, chat, is_large, other, parse, written
+from .support import ITEMS, LARGE, LARGE_CHAT, ConstraintFields, bodies, chat, is_large, other, written
 
 CHAT = {"model": "small", "messages": [{"role": "user", "content": "Hello."}], "seed": 3}
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -37,9 +38,7 @@ def test_long_lists_are_written_some_items_at_a_time() -> None:
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
 def test_many_texts_with_their_scores(server: Running, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The texts are those that are told one by one, in order; their tables are made in other threads."""
-    makers: list[str] = []
-    real = chat.of_chat
-    monkeypatch.setattr(chat, "of_chat", lambda *each: makers.append(threading.current_thread().name) or real(*each))
+    makers = watched(monkeypatch, chat, "of_chat", in_thread)
     body: dict[str, Any] = CHAT | {"n": 16, "max_tokens": 24, "min_tokens": 24}
     scores: dict[str, Any] = {"logprobs": True, "top_logprobs": 20}
     if path == "/v1/completions":
@@ -71,17 +70,15 @@ def test_a_large_answer_comes_in_parts(server: Running) -> None:
 def test_tokens_are_counted_aside(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """One request after the other, whatever they take: texts, large bodies and long results do not wait behind them."""
     is_free, busiest, running = threading.Event(), 0, 0
-    real = other.ids_of
 
-    def slow(*given: Any) -> Any:
+    def slow(*_: Any) -> None:
         nonlocal busiest, running
         running += 1
         busiest = max(busiest, running)
         assert is_free.wait(HANGS)
         running -= 1
-        return real(*given)
 
-    monkeypatch.setattr(other, "ids_of", slow)
+    watched(monkeypatch, other, "ids_of", slow)
     thresholds(monkeypatch, bodies_read_aside=40)
     with ThreadPoolExecutor(41) as threads:
         url, body = f"{server.url}/tokenize", {"prompt": "tea"}
@@ -98,16 +95,14 @@ def test_tokens_are_counted_aside(server: Running, monkeypatch: pytest.MonkeyPat
 
 def test_large_chats_hold_up_no_small_ones(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes seconds to make tokens of megabytes, with or without tools."""
-    service, has_begun, goes_on = server.service, threading.Event(), threading.Event()
-    plain = service.ids
+    has_begun, goes_on = threading.Event(), threading.Event()
 
-    def ids(prompt: Any, number: int, extras: Any, *rest: Any, **options: Any) -> Any:
+    def slow(prompt: Any, number: int, extras: Any, *_: Any, **__: Any) -> None:
         if is_large((prompt, *extras.values()), LARGE_CHAT):
             has_begun.set()
             assert goes_on.wait(HANGS)
-        return plain(prompt, number, extras, *rest, **options)
 
-    monkeypatch.setattr(service, "ids", ids)
+    watched(monkeypatch, server.service, "ids", slow)
     # Too long to be written out at once, which nothing holds up
     small = {"model": "small", "messages": [{"role": "user", "content": "Write. " * 300}], "max_tokens": 1}
     tool = {"type": "function", "function": {"name": "f", "parameters": {"enum": [[]] * 10_000}}}
@@ -126,15 +121,14 @@ def test_large_bodies_are_read_one_after_the_other(server: Running, monkeypatch:
     at_work, most = 0, list[int]()
     waiting: Any = server.models.shared.reading._work_queue  # type: ignore[attr-defined]
 
-    def slowly(data: bytes, shape: Any) -> Any:
+    def slowly(*_: Any) -> None:
         nonlocal at_work
         at_work += 1
         most.append(at_work)
         until(lambda: len(most) > 1 or waiting.qsize() == 3)  # all have come
         at_work -= 1
-        return parse(data, shape)
 
-    monkeypatch.setattr(bodies, "parse", slowly)
+    watched(monkeypatch, bodies, "parse", slowly)
     body = {"model": "small", "prompt": "a", "guided_choice": ["a" * 100_000]}
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda _: server.post("/v1/completions", body), range(4)))
@@ -144,13 +138,7 @@ def test_large_bodies_are_read_one_after_the_other(server: Running, monkeypatch:
 
 def test_large_constraints_are_resolved_beside_the_event_loop(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """A schema of megabytes is written out as text, and read where it is one."""
-    real, threads = ConstraintFields.constraint, list[str]()
-
-    def noted(self: Any) -> Any:
-        threads.append(threading.current_thread().name)
-        return real(self)
-
-    monkeypatch.setattr(ConstraintFields, "constraint", noted)
+    threads = watched(monkeypatch, ConstraintFields, "constraint", in_thread)
     for size in (1, 1 << 17):
         schema = {"enum": ["a" * size]}
         for path, body in (

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from trellm import models
-from trellm.training import drafting
+
+from .support import drafting
 
 
 def test_a_model_that_is_its_own_draft_saves_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,14 +11,24 @@ import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
-from trellm.training import batches
-from trellm.training import tokenizer as tokenizers
-from trellm.training.batches import ROWS, chunk
-from trellm.training.loop import Plan, Training
-from trellm.training.text import documents
-from trellm.training.text.documents import ANSWER, END, GIVEN, STOP, chat_prompt, messages_of
-from trellm.training.text.tasks import tool_task
-from trellm.training.validation import held_out_task
+
+from .support import (
+    ANSWER,
+    END,
+    GIVEN,
+    ROWS,
+    STOP,
+    Plan,
+    Training,
+    batches,
+    chat_prompt,
+    chunk,
+    documents,
+    held_out_task,
+    messages_of,
+    tokenizers,
+    tool_task,
+)
 
 
 @pytest.fixture(scope="module")

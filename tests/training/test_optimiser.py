@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from trellm.training.optimiser import Muon, Optimiser, orthogonal
+
+from .support import Muon, Optimiser, orthogonal
 
 
 @pytest.mark.parametrize("shape", [(12, 12), (20, 8), (8, 20)])

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from trellm.training import network as networks
-from trellm.training import passes
 
 from ..thresholds import thresholds
+from .support import networks, passes
 
 
 @pytest.mark.parametrize(("width", "length"), [(64, 24), (96, 21)], ids=["grouped heads", "single heads"])

@@ -3,11 +3,8 @@
 from random import Random
 
 import pytest
-from trellm.training.text import names
-from trellm.training.text.forms import expand, fill, is_held_out, slots_of
-from trellm.training.text.scenes import DOMAINS, draw
-from trellm.training.text.schemas import has_held_out_name, record, styled
-from trellm.training.text.values import make
+
+from .support import DOMAINS, draw, expand, fill, has_held_out_name, is_held_out, make, names, record, slots_of, styled
 
 NAMED = ("person", "city", "company", "street", "product", "title", "code", "team")
 

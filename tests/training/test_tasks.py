@@ -8,14 +8,30 @@ from typing import Any
 
 import jsonschema
 import pytest
-from trellm.training.scoring import Score
-from trellm.training.text.documents import chat_prompt, messages_of, plain_prompt, written
-from trellm.training.text.scenes import draw
-from trellm.training.text.schemas import described, fields_of, record
-from trellm.training.text.tasks import Task, checks_task, sum_task
-from trellm.training.text.tools import call_schema, drawn
-from trellm.training.text.values import in_words, make, ordinal, spell_date, spell_time
-from trellm.training.validation import KINDS, held_out_task
+
+from .support import (
+    KINDS,
+    Score,
+    Task,
+    call_schema,
+    chat_prompt,
+    checks_task,
+    described,
+    draw,
+    drawn,
+    fields_of,
+    held_out_task,
+    in_words,
+    make,
+    messages_of,
+    ordinal,
+    plain_prompt,
+    record,
+    spell_date,
+    spell_time,
+    sum_task,
+    written,
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)

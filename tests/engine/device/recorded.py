@@ -162,7 +162,9 @@ class _Torch:
 def recorded() -> Iterator[Device]:
     """While this lasts GraphBackend, made on the CPU, runs on such a device, with the kernels of a GPU."""
     from trellm.engine.models import head, modules
+    from trellm.engine.models.blocks import attention, step, storage
     from trellm.engine.models.packed import decoder as packed_decoder
+    from trellm.engine.models.packed import device as packed_device
     from trellm.engine.models.packed.device import DeviceKernels
     from trellm.kernels.decoder import operations, triton_decoder
     from triton.runtime.interpreter import InterpretedFunction
@@ -195,23 +197,24 @@ def recorded() -> Iterator[Device]:
     def few(states: Any, weight: Any) -> Any:
         return triton_decoder.multiply if triton_decoder.can_multiply(states, weight) else None
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(InterpretedFunction, "run", launched)
-        patch.setattr(graphs, "torch", _Torch(device))
-        patch.setattr(graphs, "_has_graphs", lambda _: True)
-        patch.setattr(graphs, "_trial_stream", cache(graphs._trial_stream.__wrapped__))
-        patch.setattr(graphs, "on", on)
-        patch.setattr(graphs.GraphBackend, "launch", late)
-        patch.setattr(head, "product", torch.nn.functional.linear)
-        patch.setitem(packed_decoder.BACKENDS, "cpu", DeviceKernels)
-        patch.setattr(modules, "has_quick_parts", lambda body: False)
+    stands_for: list[tuple[Any, str, Any]] = [
+        (InterpretedFunction, "run", launched),
+        (graphs, "torch", _Torch(device)),
+        (graphs, "_has_graphs", lambda _: True),
+        (graphs, "_trial_stream", cache(graphs._trial_stream.__wrapped__)),
+        (graphs, "on", on),
+        (graphs.GraphBackend, "launch", late),
+        (head, "product", torch.nn.functional.linear),
+        (modules, "has_quick_parts", lambda body: False),
         # transformers leaves out what it only warns of.
-        patch.setattr(torch.cuda, "is_current_stream_capturing", lambda: device.tape is not None)
-        for name in ("norm", "place", "gate"):
-            patch.setattr(operations, name, getattr(triton_decoder, name))
-        patch.setattr("trellm.engine.models.packed.device.norm", triton_decoder.norm)
-        patch.setattr("trellm.engine.models.packed.device.place", triton_decoder.place)
-        patch.setattr(operations, "_matvec", few)
-        for module in ("attention", "step", "storage"):
-            patch.setattr(f"trellm.engine.models.blocks.{module}.has_kernels", lambda _: True)
+        (torch.cuda, "is_current_stream_capturing", lambda: device.tape is not None),
+        *((operations, name, getattr(triton_decoder, name)) for name in ("norm", "place", "gate")),
+        *((packed_device, name, getattr(triton_decoder, name)) for name in ("norm", "place")),
+        (operations, "_matvec", few),
+        *((module, "has_kernels", lambda _: True) for module in (attention, step, storage)),
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(packed_decoder.BACKENDS, "cpu", DeviceKernels)
+        for owner, name, other in stands_for:
+            patch.setattr(owner, name, other)
         yield device

@@ -124,8 +124,9 @@ def test_one_launch_is_captured_at_once(monkeypatch: pytest.MonkeyPatch) -> None
         sleep(0.01)
 
     monkeypatch.setattr(graphs.GraphBackend, "_run", run)
-    monkeypatch.setattr(graphs.torch.cuda, "CUDAGraph", lambda: SimpleNamespace(pool=int, replay=None))
-    monkeypatch.setattr(graphs.torch.cuda, "graph", capturing)
+    graph = SimpleNamespace(pool=int, replay=None)
+    for name, other in (("CUDAGraph", lambda: graph), ("graph", capturing)):
+        monkeypatch.setattr(graphs.torch.cuda, name, other)
 
     def capture(_: int) -> None:
         backend = object.__new__(graphs.GraphBackend)

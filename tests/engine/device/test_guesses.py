@@ -9,6 +9,7 @@ import pytest
 from trellm import Engine, Greedy, Sample, generate, models
 from trellm.errors import LimitError
 
+from ...watching import watched
 from ..support import AcceptanceRates
 from .support import GUESSED, DeviceStateTable, Guesses
 from .test_lanes import LaneDecoder, facts
@@ -95,13 +96,11 @@ def test_what_guesses_come_upon_is_nobodys_error(pair: Any, monkeypatch: Any, er
     generator = MAKERS["words"](pair[1])
     expected = facts(generator.run("one two", max_tokens=60))
 
-    lead, find = DeviceStateTable.lead, Guesses._find
-    guessing: list[bool] = []
+    find, guessing = Guesses._find, list[bool]()
 
-    def failing(self: Any, *given: Any) -> int:
+    def failing(*_: Any) -> None:
         if guessing:
             raise error("a state to which no text came")
-        return lead(self, *given)
 
     def noted(self: Any, *given: Any) -> Any:
         guessing.append(True)
@@ -110,7 +109,7 @@ def test_what_guesses_come_upon_is_nobodys_error(pair: Any, monkeypatch: Any, er
         finally:
             guessing.clear()
 
-    monkeypatch.setattr(DeviceStateTable, "lead", failing)
+    watched(monkeypatch, DeviceStateTable, "lead", failing)
     monkeypatch.setattr(Guesses, "_find", noted)
     assert facts(generator.run("one two", max_tokens=60)) == expected
 

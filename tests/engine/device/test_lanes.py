@@ -14,13 +14,13 @@ from trellm.errors import LimitError, ModelError
 from trellm.guides import DEAD, RegexGuide
 
 from ...thresholds import thresholds
+from ...watching import watched
 from ..support import Chunk, DecoderModel, GuideCache
 from .support import (
     COUNT,
     OFTEN,
     TOKENS,
     UNKNOWN,
-    ActiveSlots,
     DeviceBatch,
     DeviceStateTable,
     HostBackend,
@@ -344,28 +344,16 @@ def test_lanes_are_given_up_where_most_pause(pair: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["text", "regex", "unicode"])
 def test_what_was_met_before_costs_no_look_at_each_token(pair: Any, monkeypatch: Any, kind: str) -> None:
-    counts = {"rode": 0, "looked at": 0}
-    take, ride = DeviceBatch._take, ActiveSlots.take
-
-    def looking(*given: Any) -> None:
-        counts["looked at"] += 1
-        take(*given)
-
-    def riding(*given: Any) -> Any:
-        found = ride(*given)
-        counts["rode"] += found[0]
-        return found
-
-    monkeypatch.setattr(DeviceBatch, "_take", looking)
-    monkeypatch.setattr(ActiveSlots, "take", riding)
+    looked = watched(monkeypatch, DeviceBatch, "_take")
     generator = GENERATORS[kind](pair[1])
     for _ in range(3):
-        counts.update(dict.fromkeys(counts, 0))
+        looked.clear()
         results = generator.run(PROMPTS[3:], max_tokens=110, search=Sample(), seed=5)
     expected = GENERATORS[kind](pair[0]).run(PROMPTS[3:], max_tokens=110, search=Sample(), seed=5)
     assert [facts(each) for each in results] == [facts(each) for each in expected]
-    assert sum(len(each.token_ids) for each in results) > 100
-    assert counts["rode"] > counts["looked at"], "ends of runs and texts are looked at, and forced tokens"
+    tokens = sum(len(each.token_ids) for each in results)
+    assert tokens > 100
+    assert tokens > 2 * len(looked), "ends of runs and texts are looked at, and forced tokens"
 
 
 def test_prompts_share_what_is_known(pair: Any) -> None:

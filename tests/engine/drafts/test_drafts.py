@@ -10,6 +10,7 @@ import pytest
 from trellm import Beam, Greedy, OptionError, Sample, generate, models
 from trellm.guides import SubstringGuide
 
+from ...watching import watched
 from ..machines import VOCABULARY as OTHER_VOCABULARY
 from ..paged import LETTERS, VOCABULARY, PagedModel, drain, results
 from ..support import (
@@ -240,7 +241,8 @@ class TimedModel(PagedModel):
 
 def test_costs_are_those_of_reading_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """To choose a token takes as long whether it was guessed or not, and says nothing of what a guess costs."""
-    model, noted = TimedModel(monkeypatch, lambda tokens: 1.0), list[float]()
+    model = TimedModel(monkeypatch, lambda tokens: 1.0)
+    noted = watched(monkeypatch, ForwardCosts, "note", lambda _, tokens, seconds: seconds)
 
     class Slow(Greedy):
         """A search that takes long."""
@@ -249,7 +251,6 @@ def test_costs_are_those_of_reading_alone(monkeypatch: pytest.MonkeyPatch) -> No
             model.now += 100.0
             return super().pick(logits, masks, draws)
 
-    monkeypatch.setattr(ForwardCosts, "note", lambda self, tokens, seconds: noted.append(seconds))
     generate.text(model).run("abcdefgh" * 5, max_tokens=20, min_tokens=20, search=Slow())
     assert model.now > 100.0 and noted and set(noted) == {1.0}
 

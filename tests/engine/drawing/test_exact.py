@@ -18,6 +18,7 @@ from trellm.engine.models.generation_config import Suppressed
 from trellm.guides import SubstringGuide
 
 from ...thresholds import thresholds
+from ...watching import watched
 from .cars import Cars, Rejection
 from .toys import VOCABULARY, chances_of, conditional, is_fair, texts_of, toy_model
 
@@ -173,14 +174,7 @@ def test_the_first_draws_of_many_calls() -> None:
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[path.PathTrie]:
     """The tries that are made."""
-    found, start = list[path.PathTrie](), path.PathTrie.__init__
-
-    def remember(self: path.PathTrie, first: Any) -> None:
-        start(self, first)
-        found.append(self)
-
-    monkeypatch.setattr(path.PathTrie, "__init__", remember)
-    return found
+    return watched(monkeypatch, path.PathTrie, "__init__", lambda self, _: self)
 
 
 def test_masked_sampling_is_told_from_exact_draws() -> None:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 from trellm import Engine, Generator, OptionError, models
-from trellm.engine.memory.weights import Weights
 
 from ..conftest import until
+from ..support import Weights
 
 PROMPT = "The whale and the sea are here with men " + "and men " * 6
 

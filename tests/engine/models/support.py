@@ -7,6 +7,7 @@ from trellm.engine.models.blocks.step import DeviceStep, PackedStep
 from trellm.engine.models.blocks.storage import BlockStorage, DeviceRows, LayerBlocks
 from trellm.engine.models.body import AttentionMasks, BodyRunner
 from trellm.engine.models.encoder_decoder import SourceLayer
+from trellm.engine.models.generation_config import NOTHING, suppressed_of
 from trellm.engine.models.gguf_files.file import GGUFFile
 from trellm.engine.models.gguf_files.loading import load_gguf
 from trellm.engine.models.gguf_files.network import GGUFNetwork
@@ -28,6 +29,7 @@ from trellm.kernels.decoder.plain import Heads
 
 __all__ = [
     "BACKENDS",
+    "NOTHING",
     "WAYS",
     "AttentionMasks",
     "Backend",
@@ -73,6 +75,7 @@ __all__ = [
     "quick_copy",
     "quick_forward",
     "strangeness",
+    "suppressed_of",
     "threads",
     "tokenizer_of",
     "tolerance",

@@ -19,6 +19,7 @@ from torch import nn
 from trellm import Greedy, generate, models
 
 from ...thresholds import thresholds
+from ...watching import watched
 from ..support import BLOCK, BlockTable, Chunk
 from .architectures import CONFIGS, FEW, GROUPED, NAMES, OLD
 from .support import (
@@ -41,7 +42,7 @@ from .support import (
     host,
     is_undivided,
 )
-from .test_blocks import last_state, random_history
+from .test_blocks import last_states, random_history
 
 Make = Callable[[], Any]
 CUDA = torch.cuda.is_available()
@@ -134,8 +135,8 @@ def test_any_history_of_texts_gives_what_the_text_alone_does(
     with torch.inference_mode():
         seen = random_history(model, seed=int(dtype == torch.float64))
         assert len(seen) > 20
-        for state, _, text in seen:
-            torch.testing.assert_close(state.cpu(), last_state(network, text), rtol=tolerance, atol=tolerance)
+        for (state, *_), expected in zip(seen, last_states(network, [text for *_, text in seen]), strict=True):
+            torch.testing.assert_close(state.cpu(), expected, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -178,24 +179,13 @@ def test_small_steps_are_one_call(
     model = models.transformers(network, tokenizer)
     assert isinstance(model._runner, PackedRunner) and model._runner.described is not None
     found: list[list[torch.Tensor]] = []
-    calls = Counter[str]()
-
-    def counted(name: str) -> Callable[..., None]:
-        kernel = getattr(host, name)
-
-        def run(*arguments: Any) -> None:
-            calls[name] += 1
-            kernel(*arguments)
-
-        return run
-
-    for name in ("read_layers", "normalise_rows"):  # all layers of a step, and the last norm where each is read apart
-        monkeypatch.setattr(host, name, counted(name))
+    # All layers of a step, and the last norm where each is read apart
+    together, apart = (watched(monkeypatch, host, name) for name in ("read_layers", "normalise_rows"))
     for much in (None, 0):
         thresholds(monkeypatch, call_for_all_layers=much)
         with torch.inference_mode():
             found.append([state for state, _, _ in random_history(model, 1)])
-    assert calls["read_layers"] == calls["normalise_rows"] > 10
+    assert len(together) == len(apart) > 10
     for state, expected in zip(*found, strict=True):
         assert torch.equal(state, expected)
 
@@ -208,14 +198,13 @@ def test_weights_stay_while_a_kernel_reads_them(tokenizer: Any, monkeypatch: pyt
     fused = model._runner.described
     assert isinstance(fused.kernels, HostKernels)
     known = [weakref.ref(array) for own in fused.kernels.arrays for array in own]
-    seen: list[int] = []
 
-    def read_layers(*arguments: Any) -> None:
+    def still_there(*_: Any) -> int:
         fused._arrange()
         gc.collect()
-        seen.append(sum(each() is not None for each in known))
+        return sum(each() is not None for each in known)
 
-    monkeypatch.setattr(host, "read_layers", read_layers)
+    seen = watched(monkeypatch, host, "read_layers", still_there)
     generate.text(model).run("the", max_tokens=1)
     assert seen and seen[0] == len(known) > 0
 
@@ -260,23 +249,12 @@ def test_a_token_without_a_slot_is_not_kept(kind: type[Backend]) -> None:
 def test_how_often_a_layer_calls_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     network = network_of("qwen3")
     fused = described_of(network)
-    calls: Counter[str] = Counter()
-
-    def counted(name: str) -> Any:
-        function = getattr(device, name)
-
-        def call(*arguments: Any) -> Any:
-            calls[name] += 1
-            return function(*arguments)
-
-        return call
-
-    for name in ("norm", "place", "multiply_normed", "multiply_gated", "multiply_onto"):
-        monkeypatch.setattr(device, name, counted(name))
+    names = "norm", "place", "multiply_normed", "multiply_gated", "multiply_onto"
+    calls = {name: watched(monkeypatch, device, name) for name in names}
     states_of(fused, network.model, [1, 2, 3])
     layers = fused.description.layers
     each = dict.fromkeys(("place", "multiply_normed", "multiply_gated"), layers)
-    assert calls == {**each, "multiply_onto": 2 * layers, "norm": 1}
+    assert {name: len(calls[name]) for name in names} == {**each, "multiply_onto": 2 * layers, "norm": 1}
 
 
 # What is changed in a model, and what is said of it.
@@ -494,8 +472,8 @@ def test_a_model_that_is_changed_runs_its_own_code(tokenizer: Any) -> None:
     network.model.layers[0].self_attn.q_proj = new
     with torch.inference_mode():
         seen = random_history(model, 0)
-        for state, _, text in seen:
-            torch.testing.assert_close(state, last_state(network, text).to(state), rtol=1e-3, atol=1e-3)
+        for (state, *_), expected in zip(seen, last_states(network, [text for *_, text in seen]), strict=True):
+            torch.testing.assert_close(state, expected.to(state), rtol=1e-3, atol=1e-3)
     assert model._runner.described.prepare() is None
 
 

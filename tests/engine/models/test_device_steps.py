@@ -17,7 +17,7 @@ from ...thresholds import thresholds
 from ..support import BLOCK, BlockTable, Chunk
 from .architectures import build
 from .support import BlockStorage, DeviceRows, DeviceStep, PackedStep, Reach, Scoring, attend
-from .test_blocks import last_state, random_history
+from .test_blocks import last_states, random_history
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
@@ -37,8 +37,9 @@ def with_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 @torch.inference_mode()
 def test_any_history_of_texts_gives_what_the_text_alone_does(name: str, tokenizer: Any) -> None:
     network = build(name)
-    for state, _, text in random_history(models.transformers(network, tokenizer), 1, 5):
-        torch.testing.assert_close(state.cpu(), last_state(network, text), rtol=1e-3, atol=1e-3)
+    seen = random_history(models.transformers(network, tokenizer), 1, 5)
+    for (state, *_), expected in zip(seen, last_states(network, [text for *_, text in seen]), strict=True):
+        torch.testing.assert_close(state.cpu(), expected, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("reach", [Reach(), Reach(window=7), Reach(chunk=20)])
@@ -107,5 +108,6 @@ def test_a_model_reads_static_tensors(name: str, tokenizer: Any) -> None:
     rows = DeviceRows(*(torch.tensor(each, dtype=torch.int32, device=device) for each in (slots, *columns)), 64, 4)
     ids, positions = (torch.tensor(each, device=device) for each in ([41, 0, 42, 43], [37, 0, 3, 4]))
     states = reader.read_static(ids, positions, rows, memory).cpu()
-    for token, text in ((0, [*texts[0], 41]), (2, [*texts[1], 42]), (3, [*texts[1], 42, 43])):
-        torch.testing.assert_close(states[token], last_state(network, text), rtol=1e-3, atol=1e-3)
+    read = [*texts[0], 41], [*texts[1], 42], [*texts[1], 42, 43]
+    for token, expected in zip((0, 2, 3), last_states(network, read), strict=True):
+        torch.testing.assert_close(states[token], expected, rtol=1e-3, atol=1e-3)

@@ -22,7 +22,7 @@ from ..support import BLOCK, BlockTable, Chunk
 from .architectures import build
 from .gguf_files.test_quantized_steps import model_of, use_threads
 from .recurrent_architectures import build as build_recurrent
-from .test_blocks import last_state, random_history
+from .test_blocks import last_states, random_history
 
 TEXT = [int(token) for token in torch.randint(0, 100, (90,), generator=torch.Generator().manual_seed(3))]
 PROMPTS = ["the 12th on", "true", "x", "an 1234567 in the", "the the the the the the"]
@@ -68,12 +68,12 @@ for each in ROUNDED:
 
 
 @torch.inference_mode()
-def rounded(network: Any, text: list[int], kind: str) -> Tensor:
-    """What a model makes of a text whose keys and values are rounded, by transformers."""
+def rounded(network: Any, texts: list[list[int]], kind: str) -> list[Tensor]:
+    """What a model makes of texts whose keys and values are rounded, by transformers."""
     before = network.config._attn_implementation
     network.config._attn_implementation = kind
     try:
-        return last_state(network, text)
+        return last_states(network, texts)
     finally:
         network.config._attn_implementation = before
 
@@ -85,11 +85,12 @@ def test_any_history_of_texts_is_read_from_rounded_keys_and_values(name: str, ki
     network = build(name)
     model = models.transformers(network, tokenizer, kv_cache_dtype=kind)
     with torch.inference_mode():
-        seen = [(state, text, last_state(network, text)) for state, _, text in random_history(model, 0)]
+        seen = random_history(model, 0)
+        texts = [text for *_, text in seen]
+        plain_states = last_states(network, texts)
     assert len(seen) > 20
     far = beside = 0.0
-    for state, text, plain in seen:
-        expected = rounded(network, text, kind)
+    for (state, *_), plain, expected in zip(seen, plain_states, rounded(network, texts, kind), strict=True):
         torch.testing.assert_close(state, expected, rtol=NEAR[kind], atol=NEAR[kind])
         far, beside = far + float((state - expected).abs().mean()), beside + float((plain - expected).abs().mean())
     assert far < 0.2 * beside

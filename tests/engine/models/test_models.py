@@ -78,15 +78,16 @@ def test_layers_that_keep_other_things_are_refused() -> None:
         layer_kinds(config)
 
 
-def test_attention_that_cannot_be_run_from_a_cache_is_refused(tokenizer: Any, monkeypatch: Any) -> None:
+def test_attention_that_cannot_be_run_from_a_cache_is_refused(tokenizer: Any) -> None:
     """Each way that gives other logits than the plain model is refused, and the last reason is said."""
     model = build(transformers.LlamaConfig(intermediate_size=48, **SMALL, **NAMES))
-    plain = type(model.model.layers[0].self_attn).forward
 
-    def leaning(self: Any, hidden_states: Any, *args: Any, **options: Any) -> Any:
-        return plain(self, hidden_states.flip(1).cumsum(1), *args, **options)
+    class Leaning(type(model.model.layers[0].self_attn)):
+        def forward(self, hidden_states: Any, *args: Any, **options: Any) -> Any:
+            return super().forward(hidden_states.flip(1).cumsum(1), *args, **options)
 
-    monkeypatch.setattr(type(model.model.layers[0].self_attn), "forward", leaning)
+    for layer in model.model.layers:
+        layer.self_attn.__class__ = Leaning
     with pytest.raises(OptionError, match=r"LlamaForCausalLM cannot be run from a cache \(other logits.*cache=False"):
         models.transformers(model, tokenizer)
 

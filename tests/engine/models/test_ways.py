@@ -14,6 +14,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from trellm import OptionError, generate, models
 
 from ...thresholds import thresholds
+from ...watching import watched
 from ..support import BlockTable, Chunk, DecoderModel
 from .architectures import build
 from .recurrent_architectures import build as build_recurrent
@@ -27,15 +28,7 @@ VERIFY = "TRELLM_VERIFY_MODELS"
 @pytest.fixture
 def compared(monkeypatch: pytest.MonkeyPatch) -> list[Way]:
     """The ways of which logits are compared."""
-    found: list[Way] = []
-    is_right = DecoderModel._is_right
-
-    def noted(self: Any, *given: Any) -> bool:
-        found.append(self._way)
-        return is_right(self, *given)
-
-    monkeypatch.setattr(DecoderModel, "_is_right", noted)
-    return found
+    return watched(monkeypatch, DecoderModel, "_is_right", lambda self, *_: self._way)
 
 
 @pytest.mark.parametrize("name", SOME)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from trellm import Beam, Engine, OptionError, Sample, generate, models
 
+from ...watching import failing_at, watched
 from ..machines import VOCABULARY as FEW
 from ..paged import PagedModel
 from ..support import BeamSearch
@@ -42,17 +43,8 @@ def test_a_text_at_its_end_does_not_grow_where_the_rest_of_the_step_is_broken_of
     engine = Engine(model)
     rows = engine.submit(generator, ["a", "b", "c"], max_tokens=5, min_tokens=5)
     wide = engine.submit(generator, "d", max_tokens=9, search=Beam(2))
-    advance, count = BeamSearch.advance, 0
-
-    def broken(*given: Any) -> None:
-        nonlocal count
-        count += 1
-        if count == 5:
-            raise error
-        advance(*given)
-
-    monkeypatch.setattr(BeamSearch, "advance", broken)
-    assert drained(engine) == (error is KeyboardInterrupt) and count > 5
+    advanced = watched(monkeypatch, BeamSearch, "advance", failing_at(5, error()))
+    assert drained(engine) == (error is KeyboardInterrupt) and len(advanced) >= 5
     assert [each.token_ids for each in rows.result()] == [each.token_ids for each in expected]
     assert wide.result().text == beams.text
     assert engine.held_bytes == 0

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from trellm import Engine, OptionError, generate
-from trellm.engine.schedule.scheduler import LEAST, SELDOM, Budget
 
+from ...watching import watched
 from ..paged import LETTERS, PagedModel
-from ..support import steps_by_clock
+from ..support import LEAST, SELDOM, Budget, steps_by_clock
 
 GAP = 0.1
 MOST = 2048
@@ -307,12 +307,7 @@ def test_tokens_do_not_depend_on_how_prompts_are_read(monkeypatch: pytest.Monkey
 
 
 def test_a_step_that_is_broken_off_is_not_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    noted = list[int]()
-
-    def note(_: Budget, written: int, prompted: int, seconds: float) -> None:
-        noted.append(prompted)
-
-    monkeypatch.setattr(Budget, "note", note)
+    noted = watched(monkeypatch, Budget, "note", lambda _, written, prompted, seconds: prompted)
     model = PagedModel()
     model.raises = [MemoryError()]
     with Engine(model, memory=1 << 20) as engine:

@@ -85,7 +85,7 @@ def test_requests_come_to_what_they_come_to_alone(
     loop, some = EngineCore(model, blocks, config, slots), Some(model, blocks)
     pick = random.Random(1)
     calls: list[Call] = []
-    for _ in range(28):
+    for _ in range(18):
         call = Call([some.request() for _ in range(pick.randint(1, 5))], pick.choice([1, 3, 16]))
         calls.append(call)
         loop.calls.append(call)

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from trellm import Limits
 from trellm.errors import LimitError, StateError
-from trellm.guides import DEAD, JSONGuide
-from trellm.guides.laws import check
+from trellm.guides import DEAD, JSONGuide, laws
 
 from ..json_schema.test_unique_items import END, VOCABULARY
 
@@ -98,7 +97,7 @@ def test_numbers_that_are_no_token_or_state_lead_nowhere(number: int) -> None:
 
 @pytest.mark.parametrize("schema", [STRINGS, NAMES])
 def test_laws_hold_of_strings_and_names(schema: Any) -> None:
-    check(guide_of(schema, "laws"), seed=3, texts=3, tokens=16, sample=60)
+    laws.check(guide_of(schema, "laws"), seed=3, texts=3, tokens=16, sample=60)
 
 
 def test_what_places_take_is_limited() -> None:
@@ -118,4 +117,4 @@ def test_a_quote_behind_a_backslash_is_no_end_of_a_string_that_is_left() -> None
     for first, second in (('"c\\""', '"x"'), ('"x"', '"c\\""')):
         state = guide.read(guide.start, (begin % (first, second)).encode())
         assert state != DEAD and guide.read(state, b'a"') == DEAD and guide.read(state, b"c") != DEAD
-    check(guide)
+    laws.check(guide)

@@ -7,12 +7,10 @@ from random import Random
 
 import pytest
 from lark import Lark, Token, Tree
-from trellm import Capture, LimitError, Limits, Vocabulary, generate, models
-from trellm.engine.search import Beam, Sample
+from trellm import Beam, Capture, LimitError, Limits, Sample, Vocabulary, generate, models
 from trellm.errors import GrammarError
 from trellm.guides import CFGGuide
-from trellm.guides.grammar import Grammar
-from trellm.guides.syntax import Literal
+from trellm.guides.grammar import Grammar, Literal
 
 from ..support import work_of
 

@@ -24,7 +24,7 @@ def assert_agree(grammar: Grammar, texts: list[bytes]) -> None:
         assert (state >= 0 and automaton.is_accepting(state)) == accepts(grammar, text), text
 
 
-@settings(max_examples=40, derandomize=True, deadline=None)
+@settings(max_examples=30, derandomize=True, deadline=None)
 @given(grammars())
 def test_generated_grammars(text: str) -> None:
     try:

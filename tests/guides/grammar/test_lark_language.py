@@ -58,7 +58,7 @@ def lark_parser(grammar: str) -> lark.Lark:
     return lark.Lark(grammar, parser="earley", lexer="dynamic_complete", ambiguity="forest")
 
 
-@settings(max_examples=40, derandomize=True, deadline=None)
+@settings(max_examples=30, derandomize=True, deadline=None)
 @given(grammars())
 def test_accepts_what_lark_parses(text: str) -> None:
     try:
@@ -91,7 +91,7 @@ def test_common_terminals_are_those_of_lark(name: str) -> None:
     text = f"%import common.{name}\nstart: {name}\n"
     reference, grammar = lark_parser(text), parse_lark(text)
 
-    @settings(max_examples=50, derandomize=True, deadline=None)
+    @settings(max_examples=30, derandomize=True, deadline=None)
     @given(st.sampled_from(sorted(PIECES)).flatmap(lambda kind: st.lists(st.sampled_from(PIECES[kind]), max_size=6)))
     def agree(pieces: list[str]) -> None:
         sample = "".join(pieces)

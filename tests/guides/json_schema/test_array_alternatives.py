@@ -122,7 +122,7 @@ def test_branches_that_evaluate_items_by_their_values(count: int, beside: dict[s
     }
     guide = JSONGuide(schema, BYTES, whitespace="compact", limits=Limits(work=work * 10**6))
     validator = Draft202012Validator({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
-    for items in (list(items) for size in range(4) for items in product([0, 3, 7, "a", None], repeat=size)):
+    for items in (list(items) for size in range(4) for items in product([0, 3, 7, "a"], repeat=size)):
         assert reads(guide, json.dumps(items, separators=(",", ":"))) == validator.is_valid(items), items
 
 

@@ -138,17 +138,17 @@ def values(random: Random) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-@pytest.mark.parametrize("whitespace", ["compact", "any"])
-def test_texts_are_read_exactly_if_they_are_instances(name: str, whitespace: Any) -> None:
+def test_texts_are_read_exactly_if_they_are_instances(name: str) -> None:
     random = Random(name)
-    guide = guide_of(SCHEMAS[name], whitespace=whitespace, escapes="any")
+    loose, dense = (guide_of(SCHEMAS[name], whitespace=each, escapes="any") for each in ("any", "compact"))
     validator: Any = Draft202012Validator(SCHEMAS[name])
     verdicts = {True: 0, False: 0}
     for value in values(random):
         text = written(random, value)
         expected = validator.is_valid(value)
         verdicts[expected] += 1
-        assert reads(guide, text.replace(", ", ",").replace(": ", ":") if whitespace == "compact" else text) == expected
+        assert reads(loose, text) == expected
+        assert reads(dense, text.replace(", ", ",").replace(": ", ":")) == expected
     assert min(verdicts.values()) > 5
 
 
@@ -299,7 +299,7 @@ def random_schema(random: Random) -> dict[str, Any]:
             return {"anyOf": parts}
 
 
-@pytest.mark.parametrize("first", range(0, 60, 20))
+@pytest.mark.parametrize("first", range(0, 40, 20))
 def test_random_schemas(first: int) -> None:
     watched = 0
     verdicts = {True: 0, False: 0}

@@ -95,7 +95,7 @@ def test_groups_say_what_jsonschema_says(name: str, order: Any, monkeypatch: pyt
 
 @pytest.mark.parametrize("name", ["conditions", "one of", "patterns alone", "circle", "not closed", "nested"])
 def test_groups_obey_the_laws(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    laws.check(held(closed(name), monkeypatch))
+    laws.check(held(closed(name), monkeypatch), texts=4, tokens=20)
 
 
 def test_twenty_conditions_on_different_members() -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 import pytest
 
 from ...thresholds import thresholds
+from ...watching import failing_at, watched
 from .support import Counting, Together, automaton, parse
 
 MANY = "^(?:" + "|".join(f"{first}[0-9a-f]{{{count}}}{first}" for count, first in enumerate("ghijklmn", 4)) + ")$"
@@ -18,18 +17,6 @@ MANY = "^(?:" + "|".join(f"{first}[0-9a-f]{{{count}}}{first}" for count, first i
 
 class Interrupt(BaseException):
     """Raised in the middle of things."""
-
-
-def interrupting(function: Callable[..., Any], at: int) -> Callable[..., Any]:
-    """The function, which raises the time number `at` that it is called."""
-    calls = itertools.count(1)
-
-    def called(*arguments: Any) -> Any:
-        if next(calls) == at:
-            raise Interrupt
-        return function(*arguments)
-
-    return called
 
 
 def everywhere(counted: Counting) -> Iterator[object]:
@@ -48,8 +35,7 @@ def test_an_interrupted_search_for_common_characters_is_begun_again(monkeypatch:
     for at in (1, 2, 5, 20, 50):
         counted = made()
         with monkeypatch.context() as patch:
-            allowed = interrupting(counted._allowed, at)  # type: ignore[attr-defined]
-            patch.setattr(counted, "_allowed", allowed)
+            watched(patch, counted, "_allowed", failing_at(at, Interrupt()))
             with suppress(Interrupt):
                 list(everywhere(counted))
         assert list(everywhere(counted)) == expected

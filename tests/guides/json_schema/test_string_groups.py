@@ -169,12 +169,12 @@ def test_many_choices_are_not_multiplied_out(name: str) -> None:
     schema = {"type": "string", **MANY[name]}
     guide = JSONGuide(schema, BYTES, whitespace="compact")
     random = Random(3)
-    for _ in range(3):
-        *_, (state, _) = laws.walk(guide, random, 40)
+    for _ in range(2):
+        *_, (state, _) = laws.walk(guide, random, 30)
         assert guide.mask(state).any() and guide.distance(state) < 1000
     compiled = CompiledSchema(schema)
     found = compiled.minimal_instance(compiled.root)
     assert is_valid(schema, found) and reads(guide, json.dumps(found))
-    for at in range(0, len(found), 3):
+    for at in range(0, len(found), 5):
         for other in (found[:at] + found[at + 1 :], f"{found[:at]}q{found[at + 1 :]}", f"{found[:at]}0{found[at:]}"):
             assert reads(guide, json.dumps(other)) == is_valid(schema, other)

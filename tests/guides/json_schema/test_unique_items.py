@@ -10,15 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
-from trellm import Generator, Sample, Vocabulary, models
+from trellm import Generator, Limits, Sample, Vocabulary, models
 from trellm.errors import LimitError, OptionError, SchemaError
-from trellm.guides import GoalGuide, JSONGuide
-from trellm.guides.explain import explain
-from trellm.guides.json_guide import WatchingJSONGuide
-from trellm.guides.laws import check, distance_leads_to_the_end, does_not_remember, knows_its_states
-from trellm.guides.limits import Limits
-from trellm.guides.protocol import DEAD, tokens_of
+from trellm.guides import DEAD, GoalGuide, JSONGuide, laws, tokens_of
 
+from ..support import WatchingJSONGuide, explain
 from .test_guide_suite import BYTES
 
 PIECES = (
@@ -248,14 +244,14 @@ def test_laws(number: int) -> None:
         "escapes": ("canonical", "any")[number % 2],
     }
     guide = guide_of(SCHEMAS[number], **options)
-    check(guide, seed=number, texts=1, tokens=12, sample=40)
-    knows_its_states(guide)
+    laws.check(guide, seed=number, texts=1, tokens=12, sample=40)
+    laws.knows_its_states(guide)
 
 
 @pytest.mark.parametrize("schema", SCHEMAS[:2])
 def test_what_is_said_does_not_depend_on_what_was_asked_before(schema: Any) -> None:
     seeds = iter(range(100))
-    does_not_remember(lambda: guide_of({**schema, "title": f"number {next(seeds)}"}), texts=4, tokens=8)
+    laws.does_not_remember(lambda: guide_of({**schema, "title": f"number {next(seeds)}"}), texts=4, tokens=8)
 
 
 def item_schema(random: Random, depth: int) -> Any:
@@ -402,7 +398,7 @@ def test_items_that_differ_are_counted(number: int) -> None:
         verdicts.add(expected)
     assert verdicts == {True, False}
     masks_lead_on(guide, random, 2, 14)
-    check(guide, seed=number, texts=2, tokens=14, sample=40)
+    laws.check(guide, seed=number, texts=2, tokens=14, sample=40)
 
 
 OBJECTS = {**ANYTHING, "items": {"type": "object"}}
@@ -420,7 +416,7 @@ def test_distances_know_how_many_items_of_few_values_are_there(schema: Any, text
     guide = guide_of(schema, whitespace="compact")
     for length in range(len(text) + 1):
         state = guide.read(guide.start, text[:length].encode())
-        distance_leads_to_the_end(guide, state, guide.mask(state))
+        laws.distance_leads_to_the_end(guide, state, guide.mask(state))
     for budget in range(guide.distance(state), guide.distance(state) + 9):
         end = state
         for left in range(budget, 0, -1):
@@ -706,7 +702,7 @@ def test_the_laws_hold_of_objects_whose_members_are_equal_at_first(is_open: bool
     more = {"type": "integer"} if is_open else False
     schema = {"type": "array", "items": {**item, "additionalProperties": more}, "uniqueItems": True}
     guide = JSONGuide(schema, VOCABULARY, whitespace="compact")
-    check(guide, texts=2, tokens=16, sample=40)
+    laws.check(guide, texts=2, tokens=16, sample=40)
     same = b'[{"a":"a","b":"a"},{"b":"a","a":"a"'
     state = guide.read(guide.start, same)
     assert state == DEAD or not guide.mask(state)[ord("}") >> 5] >> (ord("}") & 31) & 1

@@ -106,7 +106,7 @@ def looking_cases(draw: st.DrawFn) -> Case:
     return pattern, draw(st.sampled_from(["u", "su", "mu"])), texts
 
 
-@settings(max_examples=4, derandomize=True, deadline=None)
+@settings(max_examples=3, derandomize=True, deadline=None)
 @given(st.lists(looking_cases(), min_size=30, max_size=30))
 def test_patterns_that_look_around_against_node(cases: list[Case]) -> None:
     # Looking behind over texts of several lengths is allowed here, unlike in Python's dialect.

@@ -33,7 +33,7 @@ def agree(pattern: str, texts: list[str], flags: int = 0) -> None:
         assert matches(node, text) == bool(expected.fullmatch(text)), (pattern, flags, text)
 
 
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=70, derandomize=True, deadline=None)
 @given(st.data())
 def test_patterns_without_conditions(data: st.DataObject) -> None:
     pattern, example = data.draw(plain_patterns())
@@ -43,7 +43,7 @@ def test_patterns_without_conditions(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("letters", ["ab\n", "a -"])
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=70, derandomize=True, deadline=None)
 @given(data=st.data())
 def test_patterns_that_look_around(letters: str, data: st.DataObject) -> None:
     pattern, example = data.draw(looking_patterns(letters))

@@ -40,7 +40,7 @@ CHILDREN: dict[str, Any] = {
 @pytest.mark.parametrize("mark", ['"', "ab", "aba", "**", "é世", "\n```"])
 def test_laws(name: str, mark: str) -> None:
     guide = ClosedGuide(CHILDREN[name], mark)
-    laws.check(guide, texts=3, tokens=8)
+    laws.check(guide, texts=2, tokens=8)
     laws.knows_its_states(guide)
 
 

@@ -73,16 +73,16 @@ def test_a_short_one_passes_many_long_ones(monkeypatch: pytest.MonkeyPatch, comp
         made = ConstraintCompiler(Settings(compilers=compilers, compile_seconds=300), Metrics().of("small"))
         several = [
             asyncio.ensure_future(made.made(f"long {number}", long(number, may_end.is_set), lambda _: 1))
-            for number in range(30)
+            for number in range(12)
         ]
-        await turned(lambda: made._waiting == 30)
+        await turned(lambda: made._waiting == 12)
         if compilers > 1:
             for number in range(3):
                 found = await asyncio.wait_for(made.made(f"short {number}", lambda: "short", lambda _: 1), HANGS)
                 assert found == "short"
             assert not any(each.done() for each in several)
         may_end.set()
-        assert await asyncio.gather(*several) == list(range(30))
+        assert await asyncio.gather(*several) == list(range(12))
         made.close()
 
     asyncio.run(run())

@@ -268,7 +268,7 @@ CASES = st.builds(
 )
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=35, deadline=None, derandomize=True)
 @given(CASES)
 def test_any_case(case: Number) -> None:
     check(case)

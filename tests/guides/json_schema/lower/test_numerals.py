@@ -71,7 +71,7 @@ NOT_0 = Number(excluded=frozenset((0, 1)))
 PLAIN = CASES.map(lambda case: tidied(replace(case, notation=None)) or Number(values=frozenset((1, F(5, 2), 20))))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(CASES, st.lists(st.lists(PLAIN, min_size=2, max_size=3), min_size=1, max_size=3))
 @example(Number(maximum=0), [[NOT_0, NOT_0]])
 @example(Number(maximum=0), [[NOT_0, Number(multiple_of=2, notation="real")]])
@@ -141,7 +141,7 @@ def some_texts(schema: Any, random: Random) -> list[str]:
     """Numbers of all sizes, and multiples of what the schema has, and some beside these."""
     words = [F(word) for word in re.findall(r"-?[0-9]+(?:\.[0-9]+)?", json.dumps(schema))]
     found: list[str] = []
-    for _ in range(150):
+    for _ in range(100):
         value = F(random.randrange(-(10 ** random.randrange(1, 13)), 10 ** random.randrange(1, 13)))
         for word in random.sample(words, min(len(words), 3)):
             value = (value // word) * word if word and random.random() < 0.7 else value
@@ -167,7 +167,7 @@ def test_large_sets_are_those_of_jsonschema(name: str) -> None:
 @pytest.mark.parametrize("name", LARGE)
 def test_large_sets_come_to_no_dead_end(name: str) -> None:
     guide = JSONGuide(LARGE[name], BYTES)
-    laws.check(guide, texts=1, tokens=8, sample=6)
+    laws.check(guide, texts=1, tokens=6, sample=4)
     *_, (state, _) = laws.walk(guide, Random(5), 30)
     assert guide.distance(state) < 60
 
