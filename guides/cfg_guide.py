@@ -17,12 +17,11 @@ from .chart.automaton import HORIZON, ChartAutomaton
 from .given import states_of, vocabulary_of
 from .grammar import Grammar, check, is_gbnf, parse_gbnf, parse_lark
 from .grammar.ambiguity import without_ambiguity
-from .grammar.grammar import Part, nullable, reachable, references
+from .grammar.grammar import Part, reachable, references, shortest_texts
 from .grammar.inlining import inlined
 from .grammar.notation import render, render_name
 from .grammar.options import check_options, grammar_text
 from .grammar.pieces import MarkedPieces
-from .grammar.shortest import shortest_texts
 from .grammar.special_tokens import with_tokens_of
 from .graph.graph import Graph, Link, NamedRule
 from .graph.lowering import Lowering
@@ -220,7 +219,7 @@ def graph_of(grammar: Grammar, graph: Graph | None = None) -> tuple[Graph, int]:
     rules = without_ambiguity(inlined(grammar))
     graph = Graph() if graph is None else graph
     parts = grammar.parts
-    empty = cache(lambda: nullable(rules))
+    lengths = cache(lambda: shortest_texts(rules, {name: _fewest(part) for name, part in parts.items()}))
     starts: dict[str, int] = {}
     written = grammar.lines or grammar.rules
 
@@ -232,14 +231,13 @@ def graph_of(grammar: Grammar, graph: Graph | None = None) -> tuple[Graph, int]:
 
     def resolve(name: str) -> int:
         if name not in starts:
-            starts[name] = start = graph.lazy(lambda _: define(name), lambda: shortest()[name])
+            starts[name] = start = graph.lazy(lambda _: define(name), lambda: lengths()[name])
             if name in written or name in parts:
                 graph.names[start] = _Rule(name)
         return starts[name]
 
-    shortest = shortest_texts(rules, {name: _fewest(part) for name, part in parts.items()})
     names = {id(rules[name]): render_name(name) for name in rules if name in written}
-    lowering = Lowering(graph, resolve, lambda name: name in empty(), names)
+    lowering = Lowering(graph, resolve, lambda name: lengths()[name] == 0, names)
     return graph, resolve(grammar.start)
 
 

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from ..limits import spend
 from ..syntax import EMPTY, Alternation, Literal, Node, Reference, Repeat, Sequence
-from .grammar import children, nullable
+from .grammar import children, shortest_texts
 
 # Syntax nodes that may be duplicated. Beyond that a new rule is made, whose every call costs the automaton an entry.
 MAX_WEIGHT = 48
@@ -65,14 +65,14 @@ def without_ambiguity(rules: dict[str, Node]) -> dict[str, Node]:
     """
     found = dict(rules)
     corners = _Corners(rules)
-    empty = cache(lambda: nullable(rules))
+    lengths = cache(lambda: shortest_texts(rules, {}))
     taken: set[str] = set()
     for name in corners.recursive():
         inner, alternatives = corners.alternatives(name, taken)
         parts = _parts(name, alternatives, corners.target)
         if parts.is_ambiguous:
             taken |= inner
-            found[name] = _loop(parts, bool(parts.repeated) and name in empty(), _sharing(name, found))
+            found[name] = _loop(parts, bool(parts.repeated) and lengths().get(name) == 0, _sharing(name, found))
     return found
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import heapq
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple, Protocol
 
 from ...errors import GrammarError, LanguageError
+from ...kernels.answers import NEVER
+from ..automata.positions import shortest_in_table
 from ..graph.graph import Graph
+from ..graph.lowering import is_nullable
 from ..limits import spend
 from ..quoting.quotation import Quote
 from ..syntax import EMPTY, Alternation, Chars, Literal, Node, Reference, Repeat, Sequence, Table
@@ -16,6 +20,8 @@ from .notation import render_name, render_rules
 
 _SHOWN = 8
 STEPS_PER_NODE = 30
+# Work per syntax node of the search for shortest texts
+STEPS_PER_LENGTH = 300
 
 
 class Embedded(Protocol):
@@ -96,26 +102,24 @@ def check(grammar: Grammar) -> list[str]:
                 message = f"rule {rule!r} has the literal {node.data!r}; literals are whole characters of UTF-8"
                 raise GrammarError(message, *_place(grammar, rule))
     reached = reachable(grammar)
-    finishing = productive({**grammar.rules, **dict.fromkeys(grammar.parts, EMPTY)})
-    endless = [name for name in grammar.rules if name in reached and name not in finishing]
+    lengths = shortest_texts(grammar.rules, dict.fromkeys(grammar.parts, 1))
+    endless = [name for name in grammar.rules if name in reached and name not in lengths]
     if endless:
         raise LanguageError(_endless_message(grammar, endless))
-    _check_captures(grammar)
+    _check_captures(grammar, lengths)
     return [name for name in grammar.rules if name not in reached]
 
 
-def _check_captures(grammar: Grammar) -> None:
+def _check_captures(grammar: Grammar, lengths: Mapping[str, int]) -> None:
     """Raise GrammarError for captures of undefined rules, and of left-recursive rules."""
-    captured = {**grammar.captures, **grammar.stops}
-    empty = nullable(grammar.rules) if captured else set[str]()
-    for rule in captured:
+    for rule in {**grammar.captures, **grammar.stops}:
         if rule not in grammar.rules:
             raise GrammarError(f"there is no rule {rule!r} to be captured", *_place(grammar, None))
-        begun = set(_beginnings(grammar.rules[rule], empty))
+        begun = set(_beginnings(grammar.rules[rule], lengths))
         todo = list(begun)
         while todo:
             name = todo.pop()
-            new = set(_beginnings(grammar.rules.get(name, EMPTY), empty)) - begun
+            new = set(_beginnings(grammar.rules.get(name, EMPTY), lengths)) - begun
             begun |= new
             todo += new
         if rule in begun:
@@ -123,32 +127,20 @@ def _check_captures(grammar: Grammar) -> None:
             raise GrammarError(reason, *_place(grammar, rule))
 
 
-def _beginnings(node: Node, empty: set[str]) -> Iterator[str]:
-    """Yield the rules that a text of the node may begin with. empty: the nullable rules"""
+def _beginnings(node: Node, lengths: Mapping[str, int]) -> Iterator[str]:
+    """Yield the rules that a text of the node may begin with. lengths: of the shortest texts of rules"""
     todo = [node]
     while todo:
         item = todo.pop()
         if isinstance(item, Reference):
             yield item.name
         elif isinstance(item, Sequence):
-            first = next((at for at, one in enumerate(item.items) if not _is_nullable(one, empty)), len(item.items))
-            todo += item.items[: first + 1]
+            for each in item.items:
+                todo.append(each)
+                if not is_nullable(each, lambda name: lengths.get(name) == 0):
+                    break
         else:
             todo += children(item)
-
-
-def _is_nullable(node: Node, empty: set[str]) -> bool:
-    match node:
-        case Reference(name):
-            return name in empty
-        case Sequence(items):
-            return all(_is_nullable(item, empty) for item in items)
-        case Alternation(items):
-            return any(_is_nullable(item, empty) for item in items)
-        case Repeat(item, least):
-            return least == 0 or _is_nullable(item, empty)
-        case _:
-            return _leaf_is_nullable(node)
 
 
 def references(node: Node) -> Iterator[str]:
@@ -196,75 +188,107 @@ def reachable(grammar: Grammar) -> set[str]:
     return reached
 
 
-def productive(rules: Mapping[str, Node]) -> set[str]:
-    """Return the rules that derive some text."""
-    return _least_fixpoint(rules, _leaf_has_text)
+def shortest_texts(rules: Mapping[str, Node], known: Mapping[str, int]) -> dict[str, int]:
+    """Return the fewest bytes of each rule's texts, at most NEVER; rules without a text are left out.
 
-
-def nullable(rules: Mapping[str, Node]) -> set[str]:
-    """Return the rules that derive the empty text."""
-    return _least_fixpoint(rules, _leaf_is_nullable)
-
-
-def _leaf_has_text(leaf: Chars | Literal | Table) -> bool:
-    if isinstance(leaf, Chars):
-        return bool(leaf.ranges)
-    return isinstance(leaf, Literal) or bool(leaf.accepting.any())
-
-
-def _leaf_is_nullable(leaf: Chars | Literal | Table) -> bool:
-    if isinstance(leaf, Table):
-        return bool(leaf.accepting[leaf.start])
-    return isinstance(leaf, Literal) and not leaf.data
-
-
-def _least_fixpoint(rules: Mapping[str, Node], leaf: Callable[[Chars | Literal | Table], bool]) -> set[str]:
-    """Return the rules that hold, where a sequence holds if all its items do and an alternation if any does.
-
-    Linear in the size of the rules: every node counts the items it still waits for (the counting algorithm
-    for Horn formulas of Dowling and Gallier, 1984). A node shared by several rules is counted once.
+    known: those of rules without a body
     """
-    number = {name: i for i, name in enumerate(rules)}
-    bodies = list(rules.values())
-    waits = [1] * len(bodies)
-    parents: list[list[int]] = [[] for _ in bodies]
-    seen: dict[int, int] = {}
-    todo = [(body, i) for i, body in enumerate(bodies)]
-    true: list[int] = []
-    while todo:
-        spend(STEPS_PER_NODE)
-        node, parent = todo.pop()
-        if isinstance(node, Reference):
-            if node.name in number:
-                parents[number[node.name]].append(parent)
-            continue
-        known = seen.get(id(node))
-        if known is not None:
-            parents[known].append(parent)
-            continue
-        this = seen[id(node)] = len(waits)
-        parents.append([parent])
-        waits.append(_waits_for(node, leaf))
-        if waits[this] == 0:
-            true.append(this)
+    return _Lengths(rules, known).found()
+
+
+class _Lengths:
+    """The lengths of the shortest texts of all nodes, in ascending order; each node is settled once.
+
+    A node's length is at least those of the parts it depends on, so that D. Knuth's "A generalization of Dijkstra's
+    algorithm" (1977) applies. A node shared by several rules is one node.
+    """
+
+    def __init__(self, rules: Mapping[str, Node], known: Mapping[str, int]) -> None:
+        self._rules = rules
+        self._number = {name: i for i, name in enumerate((*rules, *known))}
+        # By number: rules first, then syntax nodes
+        count = len(self._number)
+        self._parents: list[list[int]] = [[] for _ in range(count)]
+        self._waits = [1] * count  # parts that a node still waits for
+        self._times = [1] * count  # minimum repetitions of its parts
+        self._length = [0] * count  # sum of its settled parts
+        self._settled = [False] * count
+        self._queue: list[tuple[int, int]] = []
+        for name, length in known.items():
+            self._offer(self._number[name], length)
+
+    def found(self) -> dict[str, int]:
+        """Return the fewest bytes of each rule."""
+        self._read()
+        lengths: dict[str, int] = {}
+        names = list(self._number)
+        while self._queue:
+            length, this = heapq.heappop(self._queue)
+            if self._settled[this]:
+                continue
+            self._settled[this] = True
+            if this < len(names):
+                lengths[names[this]] = length
+            for parent in self._parents[this]:
+                if not self._settled[parent]:
+                    self._offer(parent, length)
+        return lengths
+
+    def _offer(self, whole: int, length: int) -> None:
+        """Report a settled part to a node: the last part of a sequence settles it, the first one any other node."""
+        length += self._length[whole]
+        if self._waits[whole] > 1:
+            self._waits[whole] -= 1
+            self._length[whole] = length
         else:
-            todo.extend((child, this) for child in children(node))
-    while true:
-        for parent in parents[true.pop()]:
-            waits[parent] -= 1
-            if waits[parent] == 0:
-                true.append(parent)
-    return {name for name, i in number.items() if waits[i] <= 0}
+            heapq.heappush(self._queue, (min(NEVER, self._times[whole] * length), whole))
+
+    def _read(self) -> None:
+        """Number the syntax nodes that have parts, and queue nodes settled by leaves."""
+        seen: dict[int, int] = {}
+        todo: list[tuple[Node, int]] = []
+        for name, body in self._rules.items():
+            self._take(body, self._number[name], todo)
+        while todo:
+            node, parent = todo.pop()
+            this = seen.get(id(node))
+            if this is not None:
+                self._parents[this].append(parent)
+                continue
+            this = seen[id(node)] = len(self._parents)
+            spend(STEPS_PER_LENGTH)
+            parts = children(node)
+            self._parents.append([parent])
+            self._waits.append(len(parts) if isinstance(node, Sequence) else 1)
+            self._times.append(node.min if isinstance(node, Repeat) else 1)
+            self._length.append(0)
+            self._settled.append(False)
+            for part in parts:
+                self._take(part, this, todo)
+
+    def _take(self, part: Node, whole: int, todo: list[tuple[Node, int]]) -> None:
+        """Process a part: a leaf at once, others later. Rules without a body and a length have no text."""
+        if isinstance(part, Reference):
+            if part.name in self._number:
+                self._parents[self._number[part.name]].append(whole)
+        elif children(part) and not (isinstance(part, Repeat) and part.min == 0):
+            todo.append((part, whole))
+        elif (length := _length_without_parts(part)) is not None:
+            self._offer(whole, length)
 
 
-def _waits_for(node: Node, leaf: Callable[[Chars | Literal | Table], bool]) -> int:
-    if isinstance(node, Sequence):
-        return len(node.items)
-    if isinstance(node, Repeat):
-        return int(node.min > 0)
-    if isinstance(node, (Chars, Literal, Table)):
-        return 0 if leaf(node) else 1
-    return 1
+def _length_without_parts(node: Node) -> int | None:
+    match node:
+        case Literal(data):
+            return len(data)
+        case Chars(ranges):
+            return len(chr(ranges[0][0]).encode()) if ranges else None
+        case Table(_, accepting):
+            return shortest_in_table(node) if accepting.any() else None
+        case Alternation():
+            return None
+        case _:
+            return 0
 
 
 def _endless_message(grammar: Grammar, endless: list[str]) -> str:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from trellm.errors import GrammarError, LanguageError
 from trellm.guides.grammar import Alternation, Chars, Grammar, Literal, Reference, Repeat, Sequence, check, parse_lark
-from trellm.guides.grammar.grammar import nullable, productive, reachable
+from trellm.guides.grammar.grammar import reachable, shortest_texts
 from trellm.guides.grammar.notation import render
 
 from ..support import EMPTY, NOTHING, Node, Table
@@ -94,7 +94,7 @@ def test_unreachable_rules_are_returned() -> None:
     assert reachable(grammar) == {"s"}
 
 
-def test_productive_and_nullable_rules() -> None:
+def test_shortest_texts_of_rules_that_have_some() -> None:
     rules: dict[str, Node] = {
         "empty": Sequence((EMPTY, Repeat(A, 0, None), Reference("again"))),
         "again": Alternation((Reference("again"), Reference("empty"), Sequence(()))),
@@ -105,15 +105,14 @@ def test_productive_and_nullable_rules() -> None:
         "missing": Reference("nowhere"),
         "twice": Sequence((Reference("some"), Reference("some"))),
     }
-    assert productive(rules) == {"empty", "again", "some", "skipped", "twice"}
-    assert nullable(rules) == {"empty", "again", "skipped"}
+    assert shortest_texts(rules, {}) == {"empty": 0, "again": 0, "some": 1, "skipped": 0, "twice": 2}
 
 
 def test_depth_is_no_obstacle() -> None:
     grammar = Grammar({"s": deep(A), "r": deep(R)}, "s")
     assert check(grammar) == ["r"]
     assert render(grammar.rules["s"]) == '"a"' + "+" * DEEP
-    assert nullable(grammar.rules) == set()
+    assert shortest_texts(grammar.rules, {}) == {"s": 1}
 
 
 def test_long_chains_and_many_alternatives() -> None:
