@@ -21,7 +21,7 @@ from ..lift.tables import horizon_of
 from ..limits import Limits, Meter, spend
 from ..protocol import NEVER
 from .free_text import FreeText
-from .markers import Markers
+from .markers import Markers, markers_of
 from .pieces import (
     AnyOrder,
     Fixed,
@@ -52,7 +52,7 @@ class ComposedGuide(LiftedGuide):
     """
 
     def __init__(self, piece: Piece, vocabulary: Vocabulary, *, limits: Limits | None = None) -> None:
-        given = vocabulary_of(vocabulary, "ComposedGuide")
+        given = vocabulary_of(vocabulary, type(self).__name__)
         self.piece = piece
         with Meter(limits):
             _check(piece, given)
@@ -117,7 +117,7 @@ class Composition:
     def _several(self, several: Several, target: int) -> int:
         graph, item, between = self._graph, several.item, several.between
         least, most = several.least, several.most
-        if not self._needed(item) + len(between.data):  # an iteration may be empty, so that the lower bound is void
+        if (least, most) != (1, None) and not between.data and self._may_be_empty(item):  # `least` has no effect
             if most is not None:
                 return self._lower(InOrder((item,) * most), target)
             least = 1
@@ -130,6 +130,10 @@ class Composition:
         rule = self.rule(item)
         more = self._repeated(rule, between, least - 1, UNBOUNDED if most is None else most - 1)
         return graph.node(links=((CALL, rule, graph.node(links=((CALL, more, target),))),))
+
+    def _may_be_empty(self, piece: Piece) -> bool:
+        # Markers are not empty, and the guides behind them need not be asked.
+        return piece.may_end if isinstance(piece, Free) else not self._needed(piece)
 
     def _repeated(self, rule: int, between: Fixed, least: int, most: int) -> int:
         """Make a rule of `least` to `most` texts of a rule, each behind `between`."""
@@ -223,7 +227,7 @@ class Composition:
 
 
 def _markers_of(free: Free) -> Markers:
-    return Markers([marker_data(each) for each in (*(marker for marker, _ in free.exits), *free.refused)])
+    return markers_of(tuple(marker_data(each) for each in (*(marker for marker, _ in free.exits), *free.refused)))
 
 
 def _check(piece: Piece, vocabulary: Vocabulary) -> None:
@@ -258,7 +262,7 @@ def _check_free(free: Free) -> None:
     refused = [marker_data(marker) for marker in free.refused]
     if not all([*exits, *refused]):
         raise OptionError("a marker of free text is empty; give a text, or the id of a token")
-    for each in refused:
+    for each in refused if exits else ():
         for end in range(1, len(each)):
             if any(marker.startswith(each[end:]) for marker in exits):
                 raise OptionError(

@@ -18,6 +18,7 @@ from ...kernels.chart.rows import FIRST_LEAD
 from ...kernels.utf8 import FIRST_NEXT, FORMS, LAST_LEAD, LAST_NEXT, LAST_SECOND, LEAD, MORE, SECOND
 from ...tokenizers_adapter.marked import MARK
 from ..graph.array_graph import Span, span_of
+from ..kept import kept
 from ..limits import spend
 from ..protocol import NEVER
 
@@ -95,6 +96,12 @@ class Markers:
             spend(STEPS_PER_BYTE * (end - start))
             if text[start:end] in self.numbers:
                 raise _within(text[start:end], text)
+
+
+@kept(64, 1 << 20)
+def markers_of(texts: tuple[bytes, ...]) -> Markers:
+    """Return the cached `Markers` of some texts."""
+    return Markers(texts)
 
 
 def fewest_tokens(text: bytes, spelt: Iterable[bytes]) -> NDArray[np.int64]:

@@ -5,27 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ...checks import MOST, brief, items_of, shown, text_of, whole
 from ...errors import OptionError
-from ...kernels.chart.layout import CALL, EPSILON
 from ...tokenizers_adapter import Vocabulary
-from ...tokenizers_adapter.marked import MarkedVocabulary, unmarked_text, with_markers, without_markers
-from ..chart.automaton import ChartAutomaton
-from ..given import states_of, vocabulary_of
-from ..graph.graph import Graph
-from ..graph.lowering import Lowering
-from ..lift.lifted_guide import LiftedGuide
-from ..lift.tables import horizon_of
+from ...tokenizers_adapter.marked import unmarked_text, without_markers
+from ..given import states_of
 from ..limits import Limits, Meter
 from ..pictures import MAX_PICTURED, Drawable, Joined, Picture, refuse_tokens
-from ..syntax import Reference, Repeat
-from ..syntax import Sequence as SyntaxSequence
-from .composed_guide import check_guide
-from .free_text import FreeText
-from .markers import Markers
-from .pieces import Lowerable, Marker, marker_data, marker_label
+from .composed_guide import ComposedGuide, check_guide
+from .markers import markers_of
+from .pieces import (
+    NOTHING,
+    Fixed,
+    Free,
+    Inner,
+    InOrder,
+    Lowerable,
+    Marker,
+    OneOf,
+    Piece,
+    Several,
+    marker_data,
+    marker_label,
+    perhaps,
+)
 
 Tag = tuple[Marker, Lowerable, Marker]
 
@@ -37,7 +40,7 @@ class Part(NamedTuple):
     text: str
 
 
-class TaggedGuide(LiftedGuide, Drawable):
+class TaggedGuide(ComposedGuide, Drawable):
     """Free text with markers that begin constrained parts, in any order: `("<tool_call>", guide, "</tool_call>")`.
 
     tags: tuples of first marker, guide, and last marker, "" for none. A marker is a text, in any tokens, or a token
@@ -64,18 +67,13 @@ class TaggedGuide(LiftedGuide, Drawable):
         self.tags = _tags(tags)
         self.least = whole(least, "least", 0)
         self.most = None if most is None else whole(most, "most", max(1, self.least), MOST)
-        given = vocabulary_of(vocabulary, "TaggedGuide")
-        self._needs: dict[int, int] = {}
         with Meter(limits):
-            marked = with_markers(given, self._marker_ids(given))
-            self._markers = Markers([marker_data(begin) for begin, _, _ in self.tags])
-            self._ends = [marker_data(end) for _, _, end in self.tags]
-            super().__init__(ChartAutomaton(self._graph, horizon=horizon_of(marked)), marked)
-            # Once per vocabulary, before the first text
-            self._tables.loop_slice(self._markers.loop(), at_once=True)
+            self._markers = markers_of(tuple(marker_data(begin) for begin, _, _ in self.tags))
+            super().__init__(_piece(self.tags, self.least, self.most), vocabulary, limits=limits)
+        self._ends = [marker_data(end) for _, _, end in self.tags]
         self._made_of = {
             "tags": self.tags,
-            "vocabulary": without_markers(given),
+            "vocabulary": without_markers(self.vocabulary),
             "least": self.least,
             "most": self.most,
             "limits": limits,
@@ -97,13 +95,6 @@ class TaggedGuide(LiftedGuide, Drawable):
             for place in ends:
                 drawn.arrow(place, free, marker_label(end))
         return drawn.picture()
-
-    def lower_into(self, graph: Graph) -> int:
-        """Add the texts to another guide's graph and return the start node of their rule."""
-        rules = {"part": self._part(graph), "rest": self._rest(graph)}
-        lowering = Lowering(graph, rules.__getitem__, lambda name: name == "rest")
-        parts = Repeat(Reference("part"), self.least, self.most)
-        return lowering.rule(SyntaxSequence((parts, Reference("rest"))))
 
     def parts(self, tokens: Iterable[int], overlap: int = 0) -> list[Part]:
         """Split a text of this guide, given by its tokens; each part ends as early as possible.
@@ -145,64 +136,15 @@ class TaggedGuide(LiftedGuide, Drawable):
                 return None
         return None
 
-    def _graph(self) -> tuple[Graph, int]:
-        graph = Graph()
-        return graph, self.lower_into(graph)
 
-    def _part(self, graph: Graph) -> int:
-        """Make the rule of free text, a marker, and its part."""
-        children: dict[int, int] = {}
-
-        def child(tag: int) -> int:
-            if tag not in children:
-                children[tag] = graph.lazy(lambda start: expand(tag, start), lambda: self._needed(tag))
-            return children[tag]
-
-        def expand(tag: int, start: int) -> None:
-            rule = self.tags[tag][1].lower_into(graph)
-            graph.define(start, links=((CALL, rule, graph.final()),))
-
-        def matched(text: bytes) -> int:
-            numbers = self._markers.numbers[text]
-            return graph.node(links=[(CALL, child(tag), graph.literal(self._ends[tag], final)) for tag in numbers])
-
-        def needed(text: bytes) -> int:
-            return min(self._needed(tag) + len(self._ends[tag]) for tag in self._markers.numbers[text])
-
-        with graph.new_rule() as start:
-            final = graph.final()
-            text = FreeText(graph, self._markers, final, matched, needed)
-            graph.define(start, links=((EPSILON, text.start(), 0),))
-        return start
-
-    def _rest(self, graph: Graph) -> int:
-        """Make the rule of free text without a marker."""
-        with graph.new_rule() as start:
-            markers = self._markers
-            final = graph.final()
-            text = FreeText(graph, markers, final, lambda _: final, lambda _: 0, refused=markers.numbers, may_end=True)
-            graph.define(start, links=((EPSILON, text.start(), 0),))
-        return start
-
-    def _needed(self, tag: int) -> int:
-        """Return the fewest bytes of a text of a tag's guide."""
-        if tag not in self._needs:
-            guide = self.tags[tag][1]
-            self._needs[tag] = int(guide.bytes_needed(np.array([guide.start], np.int32))[0])
-        return self._needs[tag]
-
-    def _marker_ids(self, vocabulary: Vocabulary) -> set[int]:
-        """Return all tokens among markers, also of inner guides. Raises OptionError for different vocabularies."""
-        found: set[int] = set()
-        base = without_markers(vocabulary)
-        for number, (begin, guide, end) in enumerate(self.tags):
-            found.update(marker for marker in (begin, end) if not isinstance(marker, str))
-            inner = guide.vocabulary
-            if isinstance(inner, MarkedVocabulary):
-                found |= inner.markers
-            if without_markers(inner) is not base and without_markers(inner).fingerprint != base.fingerprint:
-                raise OptionError(f"tag {number}: the guide was made for another vocabulary; make it with this one")
-        return found
+def _piece(tags: Sequence[Tag], least: int, most: int | None) -> Piece:
+    """Return the parts, each behind free text and its first marker, and the free text behind them."""
+    begun: dict[Marker, list[Piece]] = {}
+    for begin, guide, end in tags:
+        begun.setdefault(begin, []).append(InOrder((Inner(guide), Fixed((end,) if end != "" else ()))))
+    part = Free(tuple((begin, OneOf(tuple(after))) for begin, after in begun.items()))
+    parts = Several(part, NOTHING, max(1, least), most)
+    return InOrder((parts if least else perhaps(parts), Free(refused=tuple(begun), may_end=True)))
 
 
 def _tags(tags: Any) -> tuple[Tag, ...]:
