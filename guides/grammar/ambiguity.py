@@ -26,11 +26,10 @@ from itertools import product
 from typing import NamedTuple
 
 from ..limits import spend
-from ..syntax import EMPTY, Alternation, Literal, Node, Reference, Repeat, Sequence
-from .grammar import children, shortest_texts
+from ..syntax import EMPTY, Alternation, Node, Reference, Repeat, Sequence
+from .grammar import shortest_texts
+from .inlining import is_light
 
-# Syntax nodes that may be duplicated. Beyond that a new rule is made, whose every call costs the automaton an entry.
-MAX_WEIGHT = 48
 # Alternatives examined as parts of other rules, per rule
 LOOKS = 8
 # Work per alternative
@@ -260,20 +259,10 @@ def _sharing(name: str, rules: dict[str, Node]) -> Callable[[str, Node], Node]:
     """Return a function that makes a node duplicable: the node itself if small, else a reference to a new rule."""
 
     def shared(what: str, node: Node) -> Node:
-        if _is_light(node):
+        if is_light(node):
             return node
         inner = f"{name} {what}"  # names in a grammar have no spaces
         rules[inner] = node
         return Reference(inner)
 
     return shared
-
-
-def _is_light(node: Node) -> bool:
-    """Test whether a node contains at most MAX_WEIGHT nodes."""
-    weight, todo = 0, [node]
-    while todo and weight <= MAX_WEIGHT:
-        item = todo.pop()
-        weight += len(item.data) if isinstance(item, Literal) else 1
-        todo.extend(children(item))
-    return weight <= MAX_WEIGHT

@@ -16,14 +16,16 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from ...errors import GrammarError, LimitError, PatternError
+from ..automata.charsets import negate, normalise
 from ..limits import spend
 from ..quoting.quotation import Quote
 from ..regex import parse
+from ..regex.tree import ANY, ANY_TEXT
 from ..syntax import EMPTY, Alternation, Chars, Literal, Node, Reference, Repeat
 from ..syntax import Sequence as InOrder
-from .combine import characters, choice, is_character, series
+from .combine import choice, is_character, series
 from .grammar import Grammar, Part, check
-from .languages import ANY_TEXT, free_of, up_to
+from .languages import free_of, up_to
 from .options import NO_CAPTURE_NAME, NO_TEXT, REFUSED_ATTRIBUTES, check_options, grammar_text, refused_attribute
 from .special_tokens import WRITTEN, SpecialTokens
 
@@ -220,23 +222,7 @@ class _Parser:
                 values.append(self.argument(1))
             self.skip_comma()
         self.at += 1
-
-        def fail(reason: str) -> NoReturn:
-            raise GrammarError(reason, self.text, name.offset)
-
-        def refer(word: Word) -> Node:
-            self.references.append(_Token("name", word.text, word.offset))
-            return Reference(word.text)
-
-        def quote(pieces: Quote) -> Node:
-            part = f"{name.text} {len(self.parts) + 1}"  # names in a grammar have no spaces
-            self.parts[part] = pieces
-            return Reference(part)
-
-        def special(tokens: list[str]) -> Node:
-            return self.special(f"<[{','.join(tokens)}]>", name.offset)
-
-        return MACROS[name.text](MacroCall(values, named, refer, quote, special, fail))
+        return MACROS[name.text](MacroCall(self, name, values, named))
 
     def argument(self, depth: int) -> Value:
         if depth > self.max_depth:
@@ -291,7 +277,7 @@ class _Parser:
         if token.kind == "special":
             return self.special(token.text, token.offset)
         if token.kind == "mark" and token.text == ".":
-            return characters([], negated=True)
+            return ANY
         self.at -= 1
         if self.mark("?", "*", "+") or self.token.kind == "bounds":
             self.fail("something to repeat before the operator")
@@ -347,7 +333,8 @@ class _Parser:
             at += 3 if is_span else 1
         if not spans and not negated:
             raise GrammarError("a set without characters matches nothing", self.text, token.offset)
-        return characters(spans, negated=negated)
+        ranges = normalise(spans)
+        return Chars(negate(ranges) if negated else ranges)
 
     def codes(self, token: _Token, begin: int) -> list[tuple[int, int]]:
         """Return the code points between the delimiters of a word, each with its offset in the text."""
@@ -434,18 +421,31 @@ Value = str | Word | tuple["Value", ...]
 
 @dataclass(frozen=True, slots=True)
 class MacroCall:
-    """A macro call.
+    """A macro call in a grammar that is being parsed."""
 
-    refer: returns the node of a named rule; quote: that of a quotation; special: that of one of some tokens
-    fail: raises GrammarError
-    """
-
+    parser: _Parser
+    name: _Token
     values: Sequence[Value]
     named: Mapping[str, Value]
-    refer: Callable[[Word], Node]
-    quote: Callable[[Quote], Node]
-    special: Callable[[list[str]], Node]
-    fail: Callable[[str], NoReturn]
+
+    def fail(self, reason: str) -> NoReturn:
+        """Raise GrammarError at the macro's name."""
+        raise GrammarError(reason, self.parser.text, self.name.offset)
+
+    def refer(self, word: Word) -> Node:
+        """Return the node of a named rule."""
+        self.parser.references.append(_Token("name", word.text, word.offset))
+        return Reference(word.text)
+
+    def quote(self, pieces: Quote) -> Node:
+        """Return the node of a quotation."""
+        part = f"{self.name.text} {len(self.parser.parts) + 1}"  # names in a grammar have no spaces
+        self.parser.parts[part] = pieces
+        return Reference(part)
+
+    def special(self, tokens: list[str]) -> Node:
+        """Return the node of one of some tokens."""
+        return self.parser.special(f"<[{','.join(tokens)}]>", self.name.offset)
 
     def texts(self, values: Sequence[Value], what: str) -> list[str]:
         """Return the values as nonempty texts. Raises GrammarError for other values."""

@@ -14,6 +14,7 @@ from ..syntax import Alternation, Chars, Literal, Node, Reference, Repeat, Seque
 from .grammar import STEPS_PER_NODE, Grammar, children, references
 
 MAX_WEIGHT = 48
+"""Graph nodes that may be duplicated. Beyond that a rule is called, and every call costs the automaton an entry."""
 
 
 def inlined(grammar: Grammar) -> dict[str, Node]:
@@ -25,19 +26,16 @@ def inlined(grammar: Grammar) -> dict[str, Node]:
     small: dict[str, Node] = {}
     for name in _innermost_first(grammar):
         body = rules[name] = substituted(grammar.rules[name], small)
-        if is_small(body):
+        if is_light(body) and next(references(body), None) is None:
             small[name] = body
     return rules
 
 
-def is_small(node: Node) -> bool:
-    """Test whether a node refers to no rule and becomes at most about MAX_WEIGHT graph nodes."""
-    weight = 0
-    todo = [node]
-    while todo:
+def is_light(node: Node) -> bool:
+    """Test whether a node becomes at most about MAX_WEIGHT graph nodes; a reference counts as one."""
+    weight, todo = 0, [node]
+    while todo and weight <= MAX_WEIGHT:
         item = todo.pop()
-        if isinstance(item, Reference):
-            return False
         if isinstance(item, Literal):
             weight += max(1, len(item.data))
         elif isinstance(item, Chars) and item.ranges and item.ranges[-1][1] >= 0x80:
@@ -45,9 +43,7 @@ def is_small(node: Node) -> bool:
         else:
             weight += 1
             todo.extend(children(item))
-        if weight > MAX_WEIGHT:
-            return False
-    return True
+    return weight <= MAX_WEIGHT
 
 
 def _innermost_first(grammar: Grammar) -> Iterator[str]:

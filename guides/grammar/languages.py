@@ -12,12 +12,10 @@ from ..automata.charsets import contains, segments_of
 from ..automata.conditions import Automaton, Together, automaton
 from ..automata.dfa import minimise
 from ..automata.positions import too_many_states
-from ..syntax import NOTHING, Alternation, Literal, Node, Repeat, Sequence
-from .combine import characters
+from ..regex.tree import ANY, ANY_TEXT
+from ..syntax import NOTHING, Alternation, Literal, Node, Sequence
 
 MAX_STATES = 50_000
-ANY = characters([], negated=True)
-ANY_TEXT = Repeat(ANY, 0, None)
 
 
 def common(wanted: ListOf[Node], unwanted: ListOf[Node]) -> Node:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..automata.charsets import LAST, negate
 from ..syntax import Alternation, Chars, Literal, Node, Ranges, Reference, Repeat, Sequence, Table
-from .combine import LAST_CHARACTER, characters
 
 WIDTH = 100
 
@@ -102,9 +102,9 @@ def _literal(data: bytes) -> str:
 def _chars(ranges: Ranges) -> str:
     """Render a set; one with both the first and the last character is rendered as a complement."""
     shown: list[str] = []
-    if ranges and ranges[0][0] == 0 and ranges[-1][1] == LAST_CHARACTER:
+    if ranges and ranges[0][0] == 0 and ranges[-1][1] == LAST:
         shown.append("^")
-        ranges = characters(ranges, negated=True).ranges
+        ranges = negate(ranges)
     for low, high in ranges:
         shown.append(_character(low, "[]^-"))
         if high > low:

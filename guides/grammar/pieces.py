@@ -1,7 +1,7 @@
 """Quotations and captures in a text of a grammar, found by markers around them.
 
-The markers are bytes that occur in neither UTF-8 nor special tokens. The automaton of the marked grammar reads the
-text in a depth-first search over the positions of markers; failed (position, state) pairs are not tried again.
+A marker begins with a byte that occurs in neither UTF-8 nor special tokens. The automaton of the marked grammar reads
+the text in a depth-first search over the positions of markers; failed (position, state) pairs are not tried again.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from .lark.reading import IGNORED
 
 # Work to try the continuations of a position
 STEPS_PER_PLACE = 1_000
-# Work to read a digit of a marker
-STEPS_PER_READ = 300
-_DIGITS = b"0123"
+# Work to read a byte of a text, and one of a marker
+STEPS_PER_READ, STEPS_PER_ROW = 300, 2_000
 _OPEN = b"\xf5"
 _CLOSE = b"\xf6"
 
@@ -53,7 +52,7 @@ class MarkedPieces:
         limits: Limits | None,
     ) -> None:
         self._names = names
-        self._digits = _digits_of(len(names))
+        self._width = (len(names).bit_length() + 7) // 8  # bytes of a number
         self._grammar = grammar
         self._lower = lower
         self._limits = limits
@@ -83,9 +82,23 @@ class MarkedPieces:
             grammar = self._grammar
             rules = grammar.rules if body is None else {**grammar.rules, str(rule): body}
             self._graphs[rule] = self._lower(
-                _marked(grammar, self._names) if rule is None else replace(grammar, rules=rules, start=rule)
+                self._marked() if rule is None else replace(grammar, rules=rules, start=rule)
             )
         return ChartAutomaton(*self._graphs[rule])
+
+    def _marked(self) -> Grammar:
+        """Return the grammar with markers around the texts of its rules and parts of these names."""
+        rules, parts = dict(self._grammar.rules), dict(self._grammar.parts)
+        for number, name in enumerate(self._names):
+            inside: Node
+            if name in parts:
+                inside = Reference(f"{name} inside")  # names in a grammar have no spaces
+                parts[inside.name] = parts.pop(name)
+            else:
+                inside = rules[name]
+            marker = _OPEN + number.to_bytes(self._width, "big")
+            rules[name] = Sequence((Literal(marker), inside, Literal(_CLOSE)))
+        return replace(self._grammar, rules=rules, parts=parts)
 
     def _found(self, data: bytes) -> list[tuple[int, int, int]]:
         automaton = self._automaton(None)
@@ -118,13 +131,13 @@ class MarkedPieces:
     def _begun(self, automaton: ChartAutomaton, state: int) -> list[tuple[int, int]]:
         """Return the numbers of the rules whose pieces may begin, with the states after their markers."""
         found = [(0, automaton.read(state, _OPEN))]
-        for _ in range(self._digits):
+        for _ in range(self._width):
             found = [(number, before) for number, before in found if before != DEAD]
-            spend(len(found) * len(_DIGITS) * STEPS_PER_READ)
+            spend(len(found) * STEPS_PER_ROW)
             found = [
-                (number * len(_DIGITS) + digit, automaton.read(before, _DIGITS[digit : digit + 1]))
+                (number << 8 | byte, after)
                 for number, before in found
-                for digit in range(len(_DIGITS))
+                for byte, after in enumerate(automaton.transitions(before).tolist())
             ]
         return [(number, after) for number, after in found if after != DEAD]
 
@@ -193,34 +206,3 @@ def _closed(trail: _Trail | None) -> list[tuple[int, int, int]]:
             found.append((trail.number, trail.place, ends.pop()))
         trail = trail.before
     return found[::-1]
-
-
-def _digits_of(count: int) -> int:
-    """Return the number of digits that distinguish `count` rules."""
-    digits = 1
-    while len(_DIGITS) ** digits < count:
-        digits += 1
-    return digits
-
-
-def _mark(number: int, digits: int) -> bytes:
-    """Return the opening marker of a rule; all have the same length."""
-    written = bytearray()
-    for _ in range(digits):
-        number, digit = divmod(number, len(_DIGITS))
-        written.append(_DIGITS[digit])
-    return _OPEN + bytes(reversed(written))
-
-
-def _marked(grammar: Grammar, names: list[str]) -> Grammar:
-    """Return the grammar with markers around the texts of some rules and parts."""
-    rules, parts = dict(grammar.rules), dict(grammar.parts)
-    for number, name in enumerate(names):
-        inside: Node
-        if name in parts:
-            inside = Reference(f"{name} inside")  # names in a grammar have no spaces
-            parts[inside.name] = parts.pop(name)
-        else:
-            inside = rules[name]
-        rules[name] = Sequence((Literal(_mark(number, _digits_of(len(names)))), inside, Literal(_CLOSE)))
-    return replace(grammar, rules=rules, parts=parts)

@@ -32,22 +32,17 @@ _GAP = re.compile(r"\s*")
 LETTER, DIGIT, MARK, SPACE, APOSTROPHE, POINT, TIE = (1 << bit for bit in range(7))
 
 
-def boundaries(text: str, rule: Boundary) -> tuple[Places, Places]:
-    """Return the offsets in a text where quotations may begin, and those where they may end: int64, ascending.
+def boundaries(documents: Sequence[str], rule: Boundary | tuple[int, ...]) -> tuple[Places, Places]:
+    """Return the offsets where quotations may begin, and those where they may end: int64, ascending.
+
+    Offsets are those in all documents, with one character between each two.
 
     "character": every offset. "word": both ends of a word, and of each mark that is neither a
     word nor white space; letters, digits and _ make words, and so do an apostrophe between letters and a dot or
     comma between digits; each Han and Hiragana character is a word. "sentence": a sentence ends after . ! ? or … and
     closing quotes if white space follows and then no lower-case letter, after 。！？, and at a blank line. "line":
-    a line without the white space around it.
-    """
-    return boundaries_in((text,), rule)
-
-
-def boundaries_in(documents: Sequence[str], rule: Boundary | tuple[int, ...]) -> tuple[Places, Places]:
-    """Apply `boundaries` to several documents at once; offsets count one character between consecutive documents.
-
-    A tuple as rule has the lengths of the pieces of a single document; quotations are sequences of whole pieces.
+    a line without the white space around it. A tuple has the lengths of the pieces of a single document; quotations
+    are sequences of whole pieces.
     """
     if isinstance(rule, tuple):
         are_lengths = all(type(each) is int and each > 0 for each in rule)
@@ -408,7 +403,7 @@ def documents_of(context: Any) -> tuple[str, ...]:
 
 
 def _writing(documents: tuple[str, ...], rules: Rules, escaped: bool) -> Writing:
-    first, last = boundaries_in(documents, rules.boundary)
+    first, last = boundaries(documents, rules.boundary)
     starts = np.append(0, gaps(documents) + 1)
     text, begins = _BETWEEN.join(documents) + _BETWEEN, None
     if rules.whitespace == "collapsed":

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from ..automata.charsets import ALL, ASCII_DIGIT, ASCII_WORD, negate
 from ..syntax import Chars, Ranges
-from .reader import DOTALL, IGNORECASE, MULTILINE, PatternReader
+from .reader import DOTALL, IGNORECASE, LOOKS, MULTILINE, PatternReader
 from .tree import TEXT_END, Look, Tree, boundary, no_boundary
 from .unicode import Folding, ignoring_case, property_ranges
 
@@ -36,7 +36,6 @@ _LOW_SURROGATE = r"\\u([dD][c-fC-F][0-9a-fA-F]{2})"
 _CONTROL = r"c([a-zA-Z])"
 _PROPERTY = r"\{([A-Za-z0-9_]+(?:=[A-Za-z0-9_]+)?)\}"
 _GROUP = r"\(\?(<=|<!|=|!|:|<(?P<name>[^>]*)>|(?P<on>[a-z]*)(?:-(?P<off>[a-z]*))?:)"
-_LOOKS = {"=": (True, False), "!": (True, True), "<=": (False, False), "<!": (False, True)}
 _END_HINT = "; the end of the text is $"
 _HINTS = {"A": "; the start of the text is ^", "Z": _END_HINT, "z": _END_HINT}
 
@@ -189,7 +188,7 @@ class EcmaReader(PatternReader):
         flags = self.flags
         if on or off is not None:
             flags = self.modifiers(on, off or "", offset)
-        self.open_group(_LOOKS.get(match.group(1)), offset, flags, name=name)
+        self.open_group(LOOKS.get(match.group(1)), offset, flags, name=name)
         if name is not None:
             self.names.setdefault(name, offset)
 

@@ -7,7 +7,7 @@ import unicodedata
 
 from ..automata.charsets import ascii_class, unicode_class
 from ..syntax import Ranges
-from .reader import ASCII, DOTALL, IGNORECASE, MAX_KNOWN, MULTILINE, VERBOSE, PatternReader
+from .reader import ASCII, DOTALL, IGNORECASE, LOOKS, MAX_KNOWN, MULTILINE, VERBOSE, PatternReader
 from .tree import (
     LINE_END,
     TEXT_END,
@@ -199,7 +199,7 @@ class PythonReader(PatternReader):
             self.open_group(None, offset, self.flags)
             return
         rest = self.text[offset + 2 : offset + 4]
-        for opening, look in _LOOKS.items():
+        for opening, look in LOOKS.items():
             if rest.startswith(opening):
                 self.at += 2 + len(opening)
                 self.open_group(look, offset, self.flags)
@@ -293,6 +293,3 @@ class PythonReader(PatternReader):
             if fewest != most:
                 self.fail("a lookbehind needs contents of one length; this one has several", offset)
         return True
-
-
-_LOOKS = {"=": (True, False), "!": (True, True), "<=": (False, False), "<!": (False, True)}

@@ -45,6 +45,8 @@ _DOT = Chars(NOT_NEWLINE)
 _DOT_ALL = Chars(ALL)
 
 NOTHING_BEFORE, ATOM, LITERAL, QUANTIFIED = range(4)
+LOOKS = {"=": (True, False), "!": (True, True), "<=": (False, False), "<!": (False, True)}
+"""Lookarounds by what follows `(?`: whether they look ahead, and whether they are negative."""
 
 
 class OpenGroup(NamedTuple):

@@ -15,11 +15,12 @@ from typing import Any
 
 from ....checks import lone_surrogate
 from ....errors import GrammarError, PatternError, SchemaError
+from ...automata.charsets import normalise
 from ...limits import spend
 from ...quoting.quotation import Quote
 from ...regex import parse
 from ...syntax import EMPTY, Alternation, Chars, Literal, Node, Reference
-from ..combine import characters, is_character, series
+from ..combine import is_character, series
 from ..grammar import Part, references
 from ..inlining import substituted
 from ..languages import common, shortest
@@ -238,7 +239,7 @@ def range_node(span: Range, grammar: str) -> Chars:
     low, high = _one_character(span.low, grammar), _one_character(span.high, grammar)
     if high < low:
         raise GrammarError(f"the range {span.low.source}..{span.high.source} is empty", grammar, span.low.offset)
-    return characters([(low, high)])
+    return Chars(normalise([(low, high)]))
 
 
 def pieces_of(pattern: Inline, grammar: str) -> list[str]:

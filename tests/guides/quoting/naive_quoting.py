@@ -14,7 +14,7 @@ def quotations(
     """What may be generated, and from which places (document, start, end)."""
     found: dict[str, list[tuple[int, int, int]]] = {}
     for number, document in enumerate(documents):
-        first, last = boundaries(document, rule)  # type: ignore[arg-type]
+        first, last = boundaries((document,), rule)  # type: ignore[arg-type]
         runs = [run.span() for run in re.finditer(r"\s+", document)]
         for begin in first.tolist():
             for end in last.tolist():

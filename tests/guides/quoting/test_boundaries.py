@@ -13,7 +13,7 @@ from ..support import boundaries
 
 
 def pieces(text: str, rule: str) -> list[str]:
-    first, last = boundaries(text, rule)  # type: ignore[arg-type]
+    first, last = boundaries((text,), rule)  # type: ignore[arg-type]
     return [text[begin:end] for begin, end in zip(first, last, strict=True)]
 
 
@@ -68,10 +68,10 @@ def test_sentences_and_lines_leave_nothing_out(text: str) -> None:
 def test_long_runs_take_no_time(run: str) -> None:
     """What is not linear in the text takes minutes here."""
     for rule in ("word", "sentence", "line"):
-        first, last = boundaries(run * 100_000, rule)
+        first, last = boundaries((run * 100_000,), rule)
         assert np.all(first < last)
 
 
 def test_an_unknown_rule() -> None:
     with pytest.raises(OptionError, match="boundary='paragraph': one of 'word', 'character', 'sentence', 'line'"):
-        boundaries("a", "paragraph")  # type: ignore[arg-type]
+        boundaries(("a",), "paragraph")  # type: ignore[arg-type]
