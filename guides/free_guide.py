@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..checks import switch
-from ..kernels.jit.compiling import call
-from ..kernels.trie.branches import allow_span
+from ..kernels.jit.aliases import Ints
 from ..tokenizers_adapter import Vocabulary
 from .explain import NOTHING
 from .given import bytes_of, left_of, state_of, states_of, token_of
@@ -70,16 +69,24 @@ class FreeGuide(StateTableGuide, Drawable):
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
         """See `guides.healing.TrieGuide`."""
-        mask = np.zeros(self._tables.words, np.uint32)
-        if _is_alive(state) and (left is None or left_of(left) > 0):
-            below = self._tables.below(node)
-            call(allow_span, self._tables.trie, below.start, below.stop, mask)
-        return mask
+        return self._tables.pack(_is_alive(state) and (left is None or left_of(left) > 0), node)
 
     def distance_below(self, state: int, node: int) -> int:
         """See `guides.healing.TrieGuide`."""
         below = self._tables.below(node)
         return 1 if _is_alive(state) and below.start < below.stop else NEVER
+
+    def after_bytes(self, state: int) -> Ints:
+        """See `LiftedGuide.after_bytes`."""
+        return np.full(256, self.read(state, b""), np.int32)
+
+    def after_tokens(self, state: int, node: int = 0) -> Ints:
+        """See `LiftedGuide.after_tokens`."""
+        return np.full(len(self._tables.trie.ids[self._tables.below(node)]), self.read(state, b""), np.int32)
+
+    def bytes_needed(self, states: Ints) -> Ints:
+        """See `LiftedGuide.bytes_needed`."""
+        return np.zeros(len(states), np.int32)
 
     def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
         """Draw the only state with its loop over every byte; `tokens` adds all allowed tokens."""

@@ -22,7 +22,7 @@ from .lift.tables import VocabularyTables
 from .limits import Limits, Meter, spend, spend_growth
 from .locks import new_lock
 from .pictures import MAX_PICTURED, Drawable, Joined, Picture, refuse_tokens
-from .protocol import DEAD, NEVER, ByteGuide, Mask, RowGuide, mask_within
+from .protocol import DEAD, NEVER, ByteGuide, Mask, RowGuide, fits, mask_of, mask_within
 
 
 @runtime_checkable
@@ -63,16 +63,8 @@ class Crossings:
         self.lock = new_lock()
         self._below = guide if conforms(guide, TrieGuide) else None
         self._rows: dict[int, int] = {}
-        self._some: dict[int, bool] = {}
         self._distances: dict[int, int] = {}
         self._cuts: dict[tuple[bytes, ...], int] = {}
-
-    def some(self, node: int) -> bool:
-        """Test whether any token below the node is allowed."""
-        known = self._some.get(node)
-        if known is None:
-            known = self._some[node] = bool(self.mask(node).any())
-        return known
 
     def mask(self, node: int) -> Mask:
         """Return the allowed tokens below the node: uint32 [ceil(V / 32)], a copy."""
@@ -83,10 +75,8 @@ class Crossings:
         """Apply `TrieGuide.mask_below` to the guide's start."""
         if self._below is not None:
             return self._below.mask_below(self.guide.start, node, left)
-        flags = np.zeros(32 * self.tables.words, np.bool_)
-        for token, state in self._read(node):
-            flags[token] = left is None or self.guide.distance(state) < left
-        return np.packbits(flags, bitorder="little").view(np.uint32)
+        allowed = (token for token, state in self._read(node) if left is None or self.guide.distance(state) < left)
+        return mask_of(allowed, self.guide.vocabulary.size)
 
     def distance(self, node: int) -> int:
         """Apply `TrieGuide.distance_below` to the guide's start."""
@@ -128,7 +118,7 @@ class Crossings:
         call(end_nodes, self.tables.trie, data, ends)
         with self.lock:
             for place in np.flatnonzero(ends >= 0).tolist():
-                if self.some(int(ends[place])):
+                if self.mask(int(ends[place])).any():
                     starts = np.cumsum([0, *map(len, pieces)])
                     return len(pieces) + 1 - int(np.searchsorted(starts, place, side="right"))
         return 0
@@ -297,7 +287,7 @@ class AlignedGuide(StateTableGuide, Drawable):
         """Test whether `distance(state) <= left`; may be faster than `distance`."""
         state, left = self._check(state), left_of(left)
         if self._is_beyond(state):
-            return self._child_fits(state - len(self.tail), left)
+            return fits(self.child, state - len(self.tail), left)
         if state == DEAD:
             return left >= NEVER
         with self._lock, self._meter:
@@ -331,10 +321,6 @@ class AlignedGuide(StateTableGuide, Drawable):
     def _moved(self, state: int) -> int:
         return DEAD if state == DEAD else state + len(self.tail)
 
-    def _child_fits(self, state: int, left: int) -> bool:
-        quick = getattr(self.child, "fits", None)
-        return self.child.distance(state) <= left if quick is None else quick(state, left)
-
     def _is_beyond(self, state: int) -> bool:
         """Test whether a state is one of the child, behind the tail."""
         return state >= len(self.tail)
@@ -350,7 +336,7 @@ class AlignedGuide(StateTableGuide, Drawable):
     def _fits_at(self, place: int, left: int) -> bool:
         """Test whether the distance from an offset in the tail is at most `left`."""
         spelt = left - self._cost * (len(self.tail) - place)
-        if self._spellable and not len(self._needed) and spelt >= 0 and self._child_fits(self.child.start, spelt):
+        if self._spellable and not len(self._needed) and spelt >= 0 and fits(self.child, self.child.start, spelt):
             return True
         return self._distance_at(place) <= left
 
@@ -371,13 +357,12 @@ class AlignedGuide(StateTableGuide, Drawable):
             mask = self._crossings.mask(node) if left is None else self._crossings.mask_within(node, left)
         else:
             mask = np.zeros(self._tables.words, np.uint32)
+        found: list[int] = []
         for after, node in enumerate(nodes[:count].tolist(), place + 1):
             tokens = trie.ids[trie.token_start[node] : trie.token_start[node + 1]].tolist()
-            fits = left is None or self._fits_at(after, left - self._cost)
-            if tokens and fits and self._is_alive(after):
-                for token in tokens:
-                    mask[token >> 5] |= np.uint32(1 << (token & 31))
-        return mask
+            if tokens and (left is None or self._fits_at(after, left - self._cost)) and self._is_alive(after):
+                found += tokens
+        return mask | mask_of(found, self.vocabulary.size)
 
     def _distances(self) -> NDArray[np.int32]:
         """Return the distance from each offset in the tail, and from its end: int32 [len(tail) + 1]."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import index
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -179,12 +180,17 @@ def mask_within(guide: Guide, state: int, left: int) -> Mask:
     return mask
 
 
+def fits(guide: Guide, state: int, left: int) -> bool:
+    """Test whether `guide.distance(state) <= left`, by the guide's own `fits` where it has one."""
+    quick: Any = getattr(guide, "fits", None)
+    return guide.distance(state) <= left if quick is None else quick(state, left)
+
+
 def mask_of(tokens: Iterable[int], size: int) -> Mask:
     """Make the mask of some of `size` tokens, uint32 [ceil(size / 32)], for custom guides."""
-    mask = np.zeros((size + 31) // 32, np.uint32)
-    for token in tokens:
-        mask[token >> 5] |= np.uint32(1 << (token & 31))
-    return mask
+    flags = np.zeros(32 * ((size + 31) // 32), np.bool_)
+    flags[np.fromiter(map(index, tokens), np.int64)] = True
+    return np.packbits(flags, bitorder="little").view(np.uint32)
 
 
 def tokens_of(mask: Mask) -> list[int]:

@@ -14,7 +14,7 @@ from ..lift.tables import VocabularyTables
 from ..limits import spend
 from ..protocol import DEAD
 from .automaton import may_meet
-from .joint import START, Joint, JointSteps, fewest_tokens
+from .joint import START, Joint, JointSteps
 
 MAX_SEARCHED = 20_000
 MAX_EXACT = 4_000
@@ -93,7 +93,7 @@ class SearchedCompletion:
             while way[-1] in self._next:
                 way.append(self._next[way[-1]])
             text = bytes(self._byte(before, after) for before, after in pairwise(way))
-            known = self._tokens_at_end(way[-1]) + fewest_tokens(text, self._tables)
+            known = self._tokens_at_end(way[-1]) + self._tables.fewest_tokens(text).item(0)
             self._distances[state] = known
         return known
 
@@ -266,8 +266,7 @@ class FreeCompletion:
         """Return the tokens of the path."""
         known = self._distances.get(state)
         if known is None:
-            way = self._way(state)
-            known = self._distances[state] = fewest_tokens(bytes(way), self._tables)
+            known = self._distances[state] = self._tables.fewest_tokens(bytes(self._way(state))).item(0)
         return known
 
     def _way(self, state: int) -> list[int]:

@@ -68,8 +68,6 @@ class GoalGuide(StateTableGuide, Drawable):
         self._lock = new_lock()
         self._meter = Meter(limits)
         self._made_of = {"child": child, "goals": self.goals, "max_states": most, "limits": limits}
-        self._places = np.zeros(self._vocabulary.size, np.int32)  # of each token, in trie order
-        self._places[self._tables.trie.ids] = np.arange(len(self._tables.trie.ids))
         self._options: OrderedDict[int, LiveSteps] = OrderedDict()
         with self._meter:
             self._goals = [GoalTokens.of(goal, self._vocabulary) for goal in self.goals]
@@ -114,7 +112,7 @@ class GoalGuide(StateTableGuide, Drawable):
         state = self._alive(state)
         with self._lock, self._meter:
             steps = self._options_of(state).steps
-            place = steps.which.item(self._places.item(token))
+            place = steps.which.item(self._tables.places.item(token))
         return self.progress(state if place == DEAD else steps.states[place])
 
     def unmet(self, state: int) -> tuple[str, ...]:
@@ -167,30 +165,25 @@ class GoalGuide(StateTableGuide, Drawable):
 
     def mask_within(self, state: int, left: int) -> Mask:
         """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
-        state, left = self._joint.check(state), left_of(left)
-        return self._counted_mask(state, left)
+        return self._mask(self._joint.check(state), left_of(left))
 
     def advancing(self, state: int) -> Mask:
         """Return the allowed tokens that increase the progress: uint32 [ceil(V / 32)]."""
-        state = self._alive(state)
-        with self._lock, self._meter:
-            options = self._options_of(state)
-            return self._tables.pack(options.tokens(options.alive & self._further(options, state)))
+        return self.advancing_below(state, 0)
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
         """See `guides.healing.TrieGuide`."""
         state = self._alive(state)
         with self._lock, self._meter:
-            options = self._options_below(state, node)
-            return self._tables.pack(
-                options.tokens(self._fitting(options, None if left is None else left_of(left))), node
-            )
+            options = self._options_of(state, node)
+            chosen = self._fitting(options, None if left is None else left_of(left))
+            return self._tables.pack(options.tokens(chosen), node)
 
     def distance_below(self, state: int, node: int) -> int:
         """See `guides.healing.TrieGuide`."""
         state = self._alive(state)
         with self._lock, self._meter:
-            options = self._options_below(state, node)
+            options = self._options_of(state, node)
             alive = (after for after, is_alive in zip(options.steps.states, options.alive, strict=True) if is_alive)
             return min((1 + self._distance(after) for after in alive), default=NEVER)
 
@@ -198,7 +191,7 @@ class GoalGuide(StateTableGuide, Drawable):
         """Return the tokens below a node of the trie that are allowed from there and increase the progress."""
         state = self._alive(state)
         with self._lock, self._meter:
-            options = self._options_below(state, node)
+            options = self._options_of(state, node)
             return self._tables.pack(options.tokens(options.alive & self._further(options, state)), node)
 
     def _alive(self, state: int) -> int:
@@ -255,36 +248,32 @@ class GoalGuide(StateTableGuide, Drawable):
     def _is_alive(self, state: int) -> bool:
         return self._joint.is_settled(state) or self._completion.is_alive(state)
 
-    def _options_of(self, state: int) -> LiveSteps:
-        options = self._options.get(state)
+    def _options_of(self, state: int, node: int = 0) -> LiveSteps:
+        """Return the transitions of the tokens below a node of the trie; those of all tokens are cached."""
+        options = None if node else self._options.get(state)
         if options is None:
-            options = self._options[state] = self._options_below(state, 0)
-            if len(self._options) > RECENT:
-                self._options.popitem(last=False)
+            self._meter.check_memory(self._joint.held_bytes)
+            steps = self._joint.by_tokens(state, node)
+            options = LiveSteps(steps, np.array([self._is_alive(after) for after in steps.states], np.bool_))
+            if not node:
+                self._options[state] = options
+                if len(self._options) > RECENT:
+                    self._options.popitem(last=False)
         return options
-
-    def _options_below(self, state: int, node: int) -> LiveSteps:
-        self._meter.check_memory(self._joint.held_bytes)
-        steps = self._joint.by_tokens(state, node)
-        return LiveSteps(steps, np.array([self._is_alive(after) for after in steps.states], np.bool_))
 
     def _check(self, state: int) -> int:
         return self._joint.check(state)
 
     def _made(self, state: int) -> Mask:
-        return self._counted_mask(state, None)
-
-    def _counted_mask(self, state: int, left: int | None) -> Mask:
-        """Compute `_mask` in a metered call."""
-        with self._lock, self._meter:
-            return self._mask(state, left)
+        return self._mask(state, None)
 
     def _mask(self, state: int, left: int | None) -> Mask:
         """Compute `mask`, or with `left` `mask_within`."""
         if state == DEAD:
             return np.zeros(self._tables.words, np.uint32)
-        options = self._options_of(state)
-        mask = self._tables.pack(options.tokens(self._fitting(options, left)))
+        with self._lock, self._meter:
+            options = self._options_of(state)
+            mask = self._tables.pack(options.tokens(self._fitting(options, left)))
         if self.is_accepting(state):
             mask |= self._tables.eos_words
         return mask

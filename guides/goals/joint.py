@@ -1,28 +1,24 @@
 """Joint states of a guide and goals, and their transitions.
 
-`GoalTokens` has a goal's transitions over the tokens of a vocabulary, and its distances. `Child` has the guide's
-transitions by bytes and by tokens, and its bounds, as the search needs them.
+`GoalTokens` has a goal's transitions over the tokens of a vocabulary, and its distances. `Child` is the guide, as the
+search needs it.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...checks import conforms
 from ...errors import LanguageError
 from ...kernels.answers import NEVER
 from ...kernels.jit.aliases import Ints
-from ...kernels.jit.compiling import call
-from ...kernels.trie.align import shorten
-from ...kernels.trie.branches import follow_table
 from ...tokenizers_adapter import Vocabulary
-from ..free_guide import FreeGuide
 from ..given import state_of
-from ..lift.lifted_guide import LiftedGuide
 from ..lift.tables import VocabularyTables
 from ..limits import spend
 from ..protocol import DEAD, ByteGuide, tokens_of
@@ -69,13 +65,13 @@ class GoalTokens:
 
     def after_below(self, state: int, node: int) -> Ints:
         """Return the state after the rest of each token below a node of the trie: int32 in trie order."""
-        return self.after(state) if node == 0 else self._walk(state, node)
+        return self.after(state) if node == 0 else self._tables.follow(self.automaton.after, state, node)
 
     def after(self, state: int) -> Ints:
         """Return the state after each token: int32 in trie order. Read-only."""
         row = self._rows.get(state)
         if row is None:
-            row = self._rows[state] = self._walk(state)
+            row = self._rows[state] = self._tables.follow(self.automaton.after, state)
             if len(self._rows) > MAX_ROWS:
                 self._rows.popitem(last=False)
         return row
@@ -84,14 +80,6 @@ class GoalTokens:
         """Return the first byte that decreases the number in `needed` by one; there must be one."""
         fewer = needed[self.automaton.after[state]] == needed[state] - 1
         return int(np.argmax(fewer & self._tables.spelled))
-
-    def _walk(self, state: int, node: int = 0) -> Ints:
-        trie = self._tables.trie
-        after = np.empty(len(trie.byte), np.int32)
-        after[node] = state
-        call(follow_table, self._tables.parents, trie.byte, self.automaton.after, node + 1, trie.skip.item(node), after)
-        ends: NDArray[np.intp] = self._tables.token_nodes[self._tables.below(node)]
-        return after[ends]
 
     def _split_ways(self) -> Ints:
         """Return the fewest tokens that spell the shortest path in bytes, for each state."""
@@ -102,7 +90,7 @@ class GoalTokens:
             while self.bytes_to_meet[place]:
                 way.append(self.next_byte(place, self.bytes_to_meet))
                 place = self.automaton.after.item(place, way[-1])
-            found[state] = fewest_tokens(bytes(way), self._tables)
+            found[state] = self._tables.fewest_tokens(bytes(way))[0]
         return found
 
     def _searched(self) -> Ints:
@@ -110,7 +98,7 @@ class GoalTokens:
         count = len(self.automaton)
         before: list[list[int]] = [[] for _ in range(count)]
         for state in range(count):
-            targets: list[int] = np.unique(self._walk(state)).tolist()
+            targets: list[int] = np.unique(self._tables.follow(self.automaton.after, state)).tolist()
             for target in targets:
                 before[target].append(state)
         found = np.where(self.automaton.met, 0, NEVER).astype(np.int32)
@@ -133,22 +121,15 @@ def _steps_to(goal: NDArray[np.bool_], after: Ints) -> Ints:
         found = nearer.astype(np.int32)
 
 
-def fewest_tokens(text: bytes, tables: VocabularyTables) -> int:
-    """Return the fewest tokens that spell a text; NEVER if none do."""
-    needed = np.full(len(text) + 1, NEVER, np.int32)
-    needed[-1] = 0
-    call(shorten, tables.trie, np.frombuffer(text, np.uint8), 1, needed)
-    return int(needed[0])
-
-
+@runtime_checkable
 class Child(Protocol):
-    """The transitions and bounds of a guide that the search needs."""
+    """The transitions and bounds of a guide that the search needs; see `LiftedGuide`, whose names these are."""
 
-    def by_bytes(self, state: int) -> Ints:
+    def after_bytes(self, state: int) -> Ints:
         """Return the state after each byte: int32 [256], DEAD where there is none."""
         ...
 
-    def by_tokens(self, state: int, node: int = 0) -> Ints:
+    def after_tokens(self, state: int, node: int = 0) -> Ints:
         """Return the state after the rest of each token below a node of the trie, in trie order.
 
         int32 [tokens], DEAD where the token is not allowed
@@ -160,73 +141,33 @@ class Child(Protocol):
         ...
 
 
-class FreeChild:
-    """The Child of a FreeGuide."""
-
-    def __init__(self, tables: VocabularyTables) -> None:
-        self._bytes = np.zeros(256, np.int32)
-        self._tokens = np.zeros(len(tables.trie.ids), np.int32)
-        self._below = tables.below
-
-    def by_bytes(self, state: int) -> Ints:
-        """Return the only state."""
-        return self._bytes
-
-    def by_tokens(self, state: int, node: int = 0) -> Ints:
-        """Return the only state."""
-        return self._tokens[self._below(node)]
-
-    def bytes_needed(self, states: Ints) -> Ints:
-        """Return 0 for each state."""
-        return np.zeros(len(states), np.int32)
-
-
-class LiftedChild:
-    """The Child of a guide over a chart, which answers for all bytes or tokens at once."""
-
-    def __init__(self, guide: LiftedGuide) -> None:
-        self.by_bytes = guide.after_bytes
-        self.by_tokens = guide.after_tokens
-        self.bytes_needed = guide.bytes_needed
-
-
 class OtherChild:
-    """The Child of any other guide, asked for one byte or token at a time."""
+    """The Child of a guide that has only the methods of all guides, asked for one byte or token at a time."""
 
     def __init__(self, guide: ByteGuide, tables: VocabularyTables) -> None:
         self._guide = guide
         self._tables = tables
-        self._place = np.full(guide.vocabulary.size, -1, np.int32)
-        self._place[tables.trie.ids] = np.arange(len(tables.trie.ids))
 
-    def by_bytes(self, state: int) -> Ints:
+    def after_bytes(self, state: int) -> Ints:
         """Return the state after each byte, by `read`."""
         return np.array([self._guide.read(state, bytes([byte])) for byte in range(256)], np.int32)
 
-    def by_tokens(self, state: int, node: int = 0) -> Ints:
+    def after_tokens(self, state: int, node: int = 0) -> Ints:
         """Return the state after each token, by `advance` for the tokens of the mask; below a node by `read`."""
+        texts, trie = self._guide.vocabulary.tokens, self._tables.trie
         if node:
-            texts, depth = self._guide.vocabulary.tokens, int(self._tables.trie.depth[node])
-            rests = (
-                (texts[token] or b"")[depth:] for token in map(int, self._tables.trie.ids[self._tables.below(node)])
-            )
+            depth = trie.depth.item(node)
+            rests = ((texts[token] or b"")[depth:] for token in trie.ids[self._tables.below(node)].tolist())
             return np.array([self._guide.read(state, rest) for rest in rests], np.int32)
-        after = np.full(np.count_nonzero(self._place >= 0), DEAD, np.int32)
+        after = np.full(len(trie.ids), DEAD, np.int32)
         for token in tokens_of(self._guide.mask(state)):
-            if self._place[token] >= 0:
-                after[self._place[token]] = self._guide.advance(state, token)
+            if texts[token]:
+                after[self._tables.places[token]] = self._guide.advance(state, token)
         return after
 
     def bytes_needed(self, states: Ints) -> Ints:
         """Return 0 for each state: no bound is known."""
         return np.zeros(len(states), np.int32)
-
-
-def child_of(guide: ByteGuide, tables: VocabularyTables) -> Child:
-    """Return the Child of a guide."""
-    if isinstance(guide, FreeGuide):
-        return FreeChild(tables)
-    return LiftedChild(guide) if isinstance(guide, LiftedGuide) else OtherChild(guide, tables)
 
 
 START = 0
@@ -247,7 +188,7 @@ class Joint:
     def __init__(self, guide: ByteGuide, goals: Sequence[GoalTokens], tables: VocabularyTables) -> None:
         self.guide = guide
         self.goals = goals
-        self.child = child_of(guide, tables)
+        self.child: Child = guide if conforms(guide, Child) else OtherChild(guide, tables)
         self.members: list[tuple[int, ...]] = []
         self._numbers: dict[tuple[int, ...], int] = {}
         self._deepest = max(tables.trie.deepest, 1)
@@ -290,14 +231,14 @@ class Joint:
     def by_bytes(self, state: int, spelled: NDArray[np.bool_]) -> JointSteps:
         """Return the transitions of all bytes; bytes that are not `spelled` lead nowhere."""
         child, *places = self.members[state]
-        after = np.where(spelled, self.child.by_bytes(child), DEAD)
+        after = np.where(spelled, self.child.after_bytes(child), DEAD)
         return self._steps([after, *(g.automaton.after[p] for g, p in zip(self.goals, places, strict=True))])
 
     def by_tokens(self, state: int, node: int = 0) -> JointSteps:
         """Return the transitions of the rests of the tokens below a node of the trie, in trie order."""
         child, *places = self.members[state]
         rows = (goal.after_below(place, node) for goal, place in zip(self.goals, places, strict=True))
-        return self._steps([self.child.by_tokens(child, node), *rows])
+        return self._steps([self.child.after_tokens(child, node), *rows])
 
     def least_left(self, states: Sequence[int], *, in_bytes: bool) -> list[int]:
         """Return a lower bound of the bytes or tokens left for each state: the maximum over the guide and the goals."""

@@ -8,7 +8,7 @@ from operator import index
 from types import EllipsisType
 from typing import Any, Protocol, runtime_checkable
 
-from ...checks import any_text_of, brief, items_of
+from ...checks import any_text_of, brief, items_of, switch
 from ...errors import LimitError, OptionError
 from ..given import bytes_of
 
@@ -28,10 +28,8 @@ class Phrase:
 
     def __init__(self, text: str | bytes | Sequence[int], word: bool = False) -> None:
         value = _phrase(text)
-        if not isinstance(word, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OptionError(f"Phrase: word={brief(word)}: True or False")
         object.__setattr__(self, "text", value)
-        object.__setattr__(self, "word", word)
+        object.__setattr__(self, "word", switch(word, "Phrase: word"))
 
     def __repr__(self) -> str:
         text = list(self.text) if isinstance(self.text, tuple) else self.text
@@ -260,9 +258,8 @@ def _template_part(part: Any, word: Any) -> Goal | Gap:
 
 def _worded(name: str, goal: Any, word: Any) -> Any:
     """Convert a string to a phrase. word: whether the phrase keeps word boundaries"""
-    if not isinstance(word, bool):
-        raise OptionError(f"{name}: word={brief(word)}: True or False")
-    return Phrase(goal, word) if isinstance(goal, str) else goal
+    keeps = switch(word, f"{name}: word")
+    return Phrase(goal, keeps) if isinstance(goal, str) else goal
 
 
 def _inner(name: str, goal: Any, word: Any) -> Goal:

@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...checks import whole
+from ...kernels.answers import NEVER
 from ...kernels.chart.compaction import TokenBytes
 from ...kernels.jit.aliases import Ints
 from ...kernels.jit.compiling import call
-from ...kernels.trie.branches import BELOW, Branches, TokenTrie, annotate, find_parents, find_reach
+from ...kernels.trie.align import shorten
+from ...kernels.trie.branches import BELOW, Branches, TokenTrie, annotate, find_parents, find_reach, follow_table
 from ...kernels.trie.loop_slice import (
     BYTE,
     DEPTH,
@@ -243,6 +245,23 @@ class VocabularyTables:
                 if row is None:
                     row = self.masks.store(cache, key, mask)
         return row
+
+    def fewest_tokens(self, text: bytes) -> Ints:
+        """Return the fewest tokens that spell the rest of a text from each offset: int32 [len(text) + 1], or NEVER."""
+        needed = np.full(len(text) + 1, NEVER, np.int32)
+        needed[-1] = 0
+        call(shorten, self.trie, np.frombuffer(text, np.uint8), 1, needed)
+        return needed
+
+    def follow(self, table: Ints, state: int, root: int = 0) -> Ints:
+        """Return the states after the rests of the tokens below a node, in trie order: int32.
+
+        table: the state after each byte, int32 [states, 256], complete
+        """
+        after = np.empty(len(self.trie.byte), np.int32)
+        after[root] = state
+        call(follow_table, self.parents, self.trie.byte, table, root + 1, self.trie.skip.item(root), after)
+        return after[self.token_nodes[self.below(root)]]
 
     def node_of(self, node: Any) -> int:
         """Return a node of `trie` as a plain int. Raises OptionError for anything else."""

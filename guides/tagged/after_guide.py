@@ -16,12 +16,11 @@ from ..lift.table_guide import StateTableGuide
 from ..limits import Limits, Meter, spend
 from ..locks import new_lock
 from ..pictures import MAX_PICTURED, Drawable, Joined, Picture, refuse_tokens
-from ..protocol import DEAD, NEVER, ByteGuide, Guide, Mask, mask_within
-from .markers import LONGEST, fewest_tokens
+from ..protocol import DEAD, NEVER, ByteGuide, Guide, Mask, fits, mask_within
+from .markers import LONGEST
 from .pieces import marker_label
 
 MOST_FREE = 1 << 20
-STEPS_PER_TOKEN = 20
 
 
 class Thought(NamedTuple):
@@ -77,8 +76,8 @@ class AfterGuide(StateTableGuide, Drawable):
         self._meter = Meter(limits)
         self._made_of = {"child": child, "marker": self.marker, "most": self.free_tokens, "limits": limits}
         with self._meter:
-            self._back = _borders(self._text)
-            self._closing = fewest_tokens(self._text, filter(None, self._vocabulary.tokens))[:-1]
+            self._search = _search_table(self._text)
+            self._closing = self._tables.fewest_tokens(self._text)[:-1].astype(np.int64)
         if self._closing[0] >= NEVER:
             raise LanguageError(f"the vocabulary has no tokens that spell the marker {marker!r}")
 
@@ -136,9 +135,8 @@ class AfterGuide(StateTableGuide, Drawable):
     def fits(self, state: int, left: int) -> bool:
         """Test whether `distance(state) <= left`."""
         state, left = self._check(state), left_of(left)
-        quick: Any = getattr(self.child, "fits", None)
-        if state >= self._first_of_child and quick is not None:
-            return quick(state - self._first_of_child, left)
+        if state >= self._first_of_child:
+            return fits(self.child, state - self._first_of_child, left)
         return self.distance(state) <= left
 
     def row(self, state: int) -> int:
@@ -232,32 +230,18 @@ class AfterGuide(StateTableGuide, Drawable):
         return known
 
     def _worked_out(self, place: int) -> MarkerMoves:
-        """Compute the transitions from an offset; only tokens that touch the marker are read.
-
-        These contain its first byte, or continue it from the offset or one of its borders.
-        """
-        tokens, size = self._vocabulary.tokens, self._vocabulary.size
-        begun = place
-        going_on: set[int] = set()
-        while begun:
-            going_on.add(self._text[begun])
-            begun = self._back[begun]
-        first = self._text[:1]
-        places = np.zeros(size, np.int32)
+        """Compute the transitions from an offset."""
+        text, tokens, ids = self._text, self._vocabulary.tokens, self._tables.trie.ids
+        spend(len(self._tables.trie.byte))
+        after = self._tables.follow(self._search, place)
+        places = np.full(self._vocabulary.size, DEAD, np.int32)
+        places[ids] = np.where(np.append(self._closing, NEVER)[after] < NEVER, after, DEAD)
         beyond: dict[int, int] = {}
-        for token, text in enumerate(tokens):
-            if not text or token in self._eos:
-                places[token] = DEAD
-            elif text[0] in going_on or first in text:
-                spend(STEPS_PER_TOKEN)
-                after, end = self._read(place, text)
-                if end < 0:
-                    places[token] = after if self._closing[after] < NEVER else DEAD
-                    continue
-                places[token] = DEAD
-                state = self._child_after(text[end:])
-                if state != DEAD:
-                    beyond[token] = state
+        for token in ids[after == len(text)].tolist():
+            read = text[:place] + (tokens[token] or b"")
+            state = self._child_after(read[read.index(text) + len(text) :])
+            if state != DEAD:
+                beyond[token] = state
         return MarkerMoves(places, beyond)
 
     def _child_after(self, rest: bytes) -> int:
@@ -266,24 +250,17 @@ class AfterGuide(StateTableGuide, Drawable):
             return self.child.start
         return self.child.read(self.child.start, rest) if isinstance(self.child, ByteGuide) else DEAD
 
-    def _read(self, place: int, text: bytes) -> tuple[int, int]:
-        """Return the offset in the marker after a text, and where in the text the marker ends, -1 if it does not."""
-        for at, byte in enumerate(text):
-            while place and self._text[place] != byte:
-                place = self._back[place]
-            place += self._text[place] == byte
-            if place == len(self._text):
-                return place, at + 1
-        return place, -1
 
+def _search_table(text: bytes) -> NDArray[np.int32]:
+    """Return the automaton that searches for a text, int32 [len(text) + 1, 256]: D. Knuth, J. Morris, V. Pratt (1977).
 
-def _borders(text: bytes) -> list[int]:
-    """Return the length of the longest border of each prefix: D. Knuth, J. Morris, V. Pratt (1977)."""
-    back = [0] * (len(text) + 1)
-    length = 0
-    for place in range(1, len(text)):
-        while length and text[place] != text[length]:
-            length = back[length]
-        length += text[place] == text[length]
-        back[place + 1] = length
-    return back
+    A state is the length of the longest prefix of the text that was read last; the whole text is the last state.
+    """
+    table = np.zeros((len(text) + 1, 256), np.int32)
+    back = 0
+    for place, byte in enumerate(text):
+        table[place] = table[back]
+        table[place, byte] = place + 1
+        back = table.item(back, byte) if place else 0
+    table[-1] = len(text)
+    return table

@@ -16,8 +16,7 @@ from ..lift.table_guide import StateTableGuide
 from ..lift.tables import VocabularyTables
 from ..limits import Limits, Meter, spend
 from ..locks import new_lock
-from ..protocol import DEAD, NEVER, ByteGuide, Mask, Quoting, mask_within
-from .markers import fewest_tokens
+from ..protocol import DEAD, NEVER, ByteGuide, Mask, Quoting, fits, mask_of, mask_within
 
 MOST_BYTES = 64
 MAX_MARKS = 64
@@ -53,8 +52,7 @@ class MarkTokens:
         self._mark = mark
         spend(len(vocabulary.tokens))
         texts = [(token, text) for token, text in enumerate(vocabulary.tokens) if text]
-        texts = [(token, text) for token, text in texts if token not in vocabulary.eos_ids]
-        self.closing = fewest_tokens(mark, {text for _, text in texts if text in mark}).tolist()
+        self.closing: list[int] = VocabularyTables.of(vocabulary).fewest_tokens(mark).tolist()
         self.within = [list(self._within(place, texts)) for place in range(len(mark) + 1)]
         found: dict[bytes, list[tuple[int, int]]] = {}
         for token, text in texts:
@@ -172,10 +170,9 @@ class ClosedGuide(StateTableGuide):
         child, places = self._parts(state)
         if any(self._closing[place] <= left for place in places):
             return True
-        quick: Any = getattr(self.child, "fits", None)
-        if child == DEAD or quick is None:
-            return self.distance(state) <= left
-        return left >= NEVER or (left >= self._closing[0] and quick(child, left - self._closing[0]))
+        if child == DEAD:
+            return False
+        return left >= NEVER or (left >= self._closing[0] and fits(self.child, child, left - self._closing[0]))
 
     def mask_within(self, state: int, left: int) -> Mask:
         """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
@@ -201,10 +198,6 @@ class ClosedGuide(StateTableGuide):
             return b""
         child, places = self._parts(state)
         return b"" if places or child == DEAD else self._quoting.ahead(child)
-
-    def without_mark(self, text: str) -> str:
-        """Remove the mark from the end of a text, if it is not truncated."""
-        return text.removesuffix(self.mark)
 
     def _check(self, state: int) -> int:
         state = state_of(state, MOST_LEFT)
@@ -254,11 +247,8 @@ class ClosedGuide(StateTableGuide):
             return np.zeros(self._tables.words, np.uint32)
         child, places = self._parts(state)
         least = NEVER if left is None else left
-        flags = np.zeros(32 * self._tables.words, np.bool_)
-        for place in places:
-            for token, after in self._marks.within[place]:
-                flags[token] |= self._closing[after] < least
-        mask = np.packbits(flags, bitorder="little").view(np.uint32)
+        ways = (way for place in places for way in self._marks.within[place])
+        mask = mask_of((token for token, after in ways if self._closing[after] < least), self._vocabulary.size)
         if child != DEAD:
             mask |= self._crossed(child, least)
             own = self.child.mask(child) if left is None else self._child_mask(child, left)
@@ -274,13 +264,12 @@ class ClosedGuide(StateTableGuide):
 
     def _crossed(self, child: int, least: int) -> Mask:
         """Return the tokens from a child's state into the mark, after which less than `least` tokens complete it."""
-        flags = np.zeros(32 * self._tables.words, np.bool_)
+        found: list[int] = []
         allowed = self.child.mask(child).copy()
         for text, spelt, ways in self._marks.crossings:
             if spelt >= 0 and not allowed[spelt >> 5] >> np.uint32(spelt & 31) & 1:
                 continue  # not allowed, so it ends no text
             ended = self.child.read(child, text) if text else child
             if ended != DEAD and self.child.is_accepting(ended):
-                for token, place in ways:
-                    flags[token] |= self._closing[place] < least
-        return np.packbits(flags, bitorder="little").view(np.uint32)
+                found += [token for token, place in ways if self._closing[place] < least]
+        return mask_of(found, self._vocabulary.size)

@@ -14,7 +14,7 @@ from ..explain import NOTHING, expected
 from ..given import bytes_of, left_of, state_of
 from ..lift.table_guide import StateTableGuide
 from ..locks import new_lock
-from ..protocol import DEAD, NEVER, ByteGuide, Guide, Mask, mask_within
+from ..protocol import DEAD, NEVER, ByteGuide, Guide, Mask, fits, mask_within
 
 MOST_STATES = 1 << 18
 """States above which a renewed guide should begin the next text."""
@@ -89,12 +89,8 @@ class EitherGuide(StateTableGuide):
     def fits(self, state: int, left: int) -> bool:
         """Test whether `distance(state) <= left`."""
         left = left_of(left)
-        members: list[tuple[Any, int]] = [*self._open(state)]
-        if not members:
-            return left >= NEVER
-        return any(
-            guide.fits(at, left) if hasattr(guide, "fits") else guide.distance(at) <= left for guide, at in members
-        )
+        members = self._open(state)
+        return any(fits(guide, at, left) for guide, at in members) if members else left >= NEVER
 
     def mask_within(self, state: int, left: int) -> Mask:
         """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""

@@ -7,25 +7,21 @@ a text meets few of hundreds of markers.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ...errors import OptionError
 from ...kernels.chart.rows import FIRST_LEAD
 from ...kernels.utf8 import FIRST_NEXT, FORMS, LAST_LEAD, LAST_NEXT, LAST_SECOND, LEAD, MORE, SECOND
 from ...tokenizers_adapter.marked import MARK
+from ..automata.charsets import LAST
 from ..graph.array_graph import Span, span_of
 from ..kept import kept
 from ..limits import spend
-from ..protocol import NEVER
 
 STEPS_PER_BYTE = 20
 LONGEST = 1000
 """The most bytes of a marker."""
-LAST_CHARACTER = 0x10FFFF
 
 _FORMS: list[list[int]] = FORMS.tolist()
 
@@ -66,7 +62,7 @@ class Markers:
 
     def loop(self) -> Span:
         """Return the span of ASCII bytes and lead bytes that no marker begins with."""
-        low, high, leads = span_of(((0, LAST_CHARACTER),))
+        low, high, leads = span_of(((0, LAST),))
         for byte in self._next[b""]:
             if byte < 64:
                 low &= ~(1 << byte)
@@ -102,21 +98,6 @@ class Markers:
 def markers_of(texts: tuple[bytes, ...]) -> Markers:
     """Return the cached `Markers` of some texts."""
     return Markers(texts)
-
-
-def fewest_tokens(text: bytes, spelt: Iterable[bytes]) -> NDArray[np.int64]:
-    """Return the fewest tokens that spell the rest of a text from each offset: int64 [len(text) + 1], or NEVER.
-
-    spelt: the bytes of tokens
-    """
-    pieces = [each for each in spelt if each and each in text]
-    fewest = np.full(len(text) + 1, NEVER, np.int64)
-    fewest[len(text)] = 0
-    for place in range(len(text) - 1, -1, -1):
-        for piece in pieces:
-            if text.startswith(piece, place):
-                fewest[place] = min(fewest[place], 1 + fewest[place + len(piece)])
-    return fewest
 
 
 def _within(text: bytes, longer: bytes) -> OptionError:

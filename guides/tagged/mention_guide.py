@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...checks import shown
 from ...errors import LimitError, OptionError
 from ..automata.byte_table import OUTSIDE, WORD, last_character
-from ..automata.charsets import unicode_class
+from ..automata.charsets import ALL, negate, unicode_class
 from ..automata.dfa import Dfa, Numbers, minimise
 from ..chart.automaton import ChartAutomaton
 from ..explain import NOTHING, expected
@@ -31,8 +31,7 @@ FIRST_UNSPACED = 0x0E00
 SPACED = tuple((low, min(high, FIRST_UNSPACED - 1)) for low, high in unicode_class("w") if low < FIRST_UNSPACED)
 """Word characters of scripts with visible word ends."""
 NO_TEXT = b"\xff"
-ALL = ((0, 0xD7FF), (0xE000, 0x10FFFF))
-LINE = ((0, 9), (11, 12), (14, 0xD7FF), (0xE000, 0x10FFFF))
+LINE = negate(((10, 10), (13, 13)))
 
 
 class MentionThread(NamedTuple):

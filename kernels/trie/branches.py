@@ -95,12 +95,6 @@ def allow(trie: Branches, first: Int, last: Int, out: Words) -> None:
         out[token >> 5] |= np.uint32(1) << np.uint32(token & 31)
 
 
-@njit
-def allow_span(trie: Branches, first: Int, last: Int, out: Words) -> None:
-    """Call `allow` from Python."""
-    allow(trie, first, last, out)
-
-
 @inner_njit
 def refuse(trie: Branches, first: Int, last: Int, out: Words) -> None:
     """Clear the bits of the tokens ids[first:last]."""
