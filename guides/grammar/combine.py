@@ -5,6 +5,11 @@ from __future__ import annotations
 from ..automata.charsets import LAST, single
 from ..syntax import Alternation, Node, Sequence
 
+REPEATS: dict[str, tuple[int, int | None]] = {"?": (0, 1), "*": (0, None), "+": (1, None)}
+"""The least and greatest counts of the operators of repetition."""
+COUNT_DIGITS = 9
+"""The most digits of a count."""
+
 
 def series(items: list[Node]) -> Node:
     """Return the items in sequence; nested sequences are flattened."""

@@ -23,7 +23,7 @@ from ..regex import parse
 from ..regex.tree import ANY, ANY_TEXT
 from ..syntax import EMPTY, Alternation, Chars, Literal, Node, Reference, Repeat
 from ..syntax import Sequence as InOrder
-from .combine import choice, is_character, series
+from .combine import COUNT_DIGITS, REPEATS, choice, is_character, series
 from .grammar import Grammar, Part, check
 from .languages import free_of, up_to
 from .options import NO_CAPTURE_NAME, NO_TEXT, REFUSED_ATTRIBUTES, check_options, grammar_text, refused_attribute
@@ -48,8 +48,6 @@ _ESCAPE_IN_SET = re.compile(_CODES + r"([ntrbfave0/?\\\"'\[\]^$.*+(){}|-]))")
 _CONTROLS = {"n": 10, "t": 9, "r": 13, "b": 8, "f": 12, "a": 7, "v": 11, "e": 27, "0": 0}
 _CAPTURE = re.compile(r'\[\s*+capture\s*+(?:=\s*+"([^"\\]++)"\s*+)?\]')
 _POINTED = re.compile(r"[\w.-]+")
-_MARKS: dict[str, tuple[int, int | None]] = {"?": (0, 1), "*": (0, None), "+": (1, None)}
-_DIGITS = 9
 # Work to read a word and to parse it, and per character of a literal
 STEPS_PER_WORD, STEPS_PER_CHARACTER = 150, 30
 
@@ -289,7 +287,7 @@ class _Parser:
         """Apply the operators that follow an item."""
         for _ in range(self.max_depth):
             if self.mark("?", "*", "+"):
-                low, high = _MARKS[self.token.text]
+                low, high = REPEATS[self.token.text]
             elif self.token.kind == "bounds":
                 low, high = self.bounds(self.token)
             else:
@@ -300,8 +298,8 @@ class _Parser:
 
     def bounds(self, token: _Token) -> tuple[int, int | None]:
         low, comma, high = token.text[1:-1].partition(",")
-        if max(len(low.strip()), len(high.strip())) > _DIGITS:
-            raise GrammarError(f"a number of repeats has at most {_DIGITS} digits", self.text, token.offset)
+        if max(len(low.strip()), len(high.strip())) > COUNT_DIGITS:
+            raise GrammarError(f"a number of repeats has at most {COUNT_DIGITS} digits", self.text, token.offset)
         if not comma:
             return int(low), int(low)
         if high.strip() in ("", "-1"):

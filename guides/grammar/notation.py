@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from ..automata.charsets import LAST, negate
 from ..syntax import Alternation, Chars, Literal, Node, Ranges, Reference, Repeat, Sequence, Table
+from .combine import REPEATS
 
 WIDTH = 100
 
@@ -91,7 +92,7 @@ def _count(low: int, high: int | None) -> str:
     return f"{{{low}}}" if low == high else f"{{{low},{high}}}"
 
 
-_MARKS: dict[tuple[int, int | None], str] = {(0, 1): "?", (0, None): "*", (1, None): "+"}
+_MARKS = {counts: mark for mark, counts in REPEATS.items()}
 
 
 def _literal(data: bytes) -> str:

@@ -15,7 +15,7 @@ from ..automata.charsets import ALL, ASCII_DIGIT, ASCII_WORD, negate
 from ..syntax import Chars, Ranges
 from .reader import DOTALL, IGNORECASE, LOOKS, MULTILINE, PatternReader
 from .tree import TEXT_END, Look, Tree, boundary, no_boundary
-from .unicode import Folding, ignoring_case, property_ranges
+from .unicode import Folding, ignoring_case
 
 _LINE_ENDS: Ranges = ((10, 10), (13, 13), (0x2028, 0x2029))
 _SPACE: Ranges = (
@@ -34,7 +34,6 @@ _CONTROLS = {"f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
 _HEX = r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|u\{([0-9a-fA-F]+)\}"
 _LOW_SURROGATE = r"\\u([dD][c-fC-F][0-9a-fA-F]{2})"
 _CONTROL = r"c([a-zA-Z])"
-_PROPERTY = r"\{([A-Za-z0-9_]+(?:=[A-Za-z0-9_]+)?)\}"
 _GROUP = r"\(\?(<=|<!|=|!|:|<(?P<name>[^>]*)>|(?P<on>[a-z]*)(?:-(?P<off>[a-z]*))?:)"
 _END_HINT = "; the end of the text is $"
 _HINTS = {"A": "; the start of the text is ^", "Z": _END_HINT, "z": _END_HINT}
@@ -44,6 +43,7 @@ class EcmaReader(PatternReader):
     """A reader of ECMA-262 patterns with the flag `u`."""
 
     counts_form = r"\{(?:([0-9]+)|([0-9]+),([0-9]*))\}"
+    property_form = r"\{(?P<name>[A-Za-z0-9_]+(?:=[A-Za-z0-9_]+)?)\}"
 
     def folding(self) -> Folding:
         return "ecma"
@@ -95,16 +95,6 @@ class EcmaReader(PatternReader):
             return self.property_class(letter == "P", offset)
         ranges = {"d": ASCII_DIGIT, "s": _SPACE, "w": self.word()}[letter.lower()]
         return negate(ranges) if letter.isupper() else ranges
-
-    def property_class(self, negated: bool, offset: int) -> Ranges:
-        match = re.compile(_PROPERTY).match(self.text, self.at)
-        if match is None:
-            self.fail(r"expected a property name in braces, as in \p{Lu} or \p{Script=Greek}", offset)
-        self.at = match.end()
-        ranges = property_ranges(match.group(1), negated, ignore_case=False, ascii_only=False)
-        if ranges is None:
-            self.fail(f"unknown character property {match.group(1)!r}", offset)
-        return ranges
 
     def code_point(self, letter: str, offset: int) -> int:
         """Return the single character of the escape at `offset`, in a set or outside, and move past it."""

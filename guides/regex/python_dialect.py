@@ -19,7 +19,6 @@ from .tree import (
     lengths,
     no_boundary,
 )
-from .unicode import property_ranges
 
 _FLAGS = {"i": IGNORECASE, "m": MULTILINE, "s": DOTALL, "x": VERBOSE, "a": ASCII, "u": 0}
 # Compiled on first use; `re` caches them.
@@ -31,7 +30,6 @@ _DIGITS_OF = {"x": 2, "u": 4, "U": 8}
 _OCTAL = r"0[0-7]{0,2}|[0-3][0-7]{2}"
 _OCTAL_IN_SET = r"[0-7]{1,3}"
 _HEX = "0123456789abcdefABCDEF"
-_PROPERTY = r"\{(\^?)([A-Za-z0-9_ =:&.\-]+)\}|()([CLMNPSZ])"
 _FLAG_GROUP = r"([a-zA-Z]*)(?:-([a-zA-Z]*))?"
 # `\B` matches in an empty text since Python 3.14.
 _NO_BOUNDARY_IN_EMPTY_TEXT = re.search(r"\B", "") is not None
@@ -41,6 +39,7 @@ class PythonReader(PatternReader):
     """A reader of the dialect of `re`, and of `\\p{...}` as in the `regex` package."""
 
     has_atomic = True
+    property_form = r"\{(?P<not>\^?)(?P<name>[A-Za-z0-9_ =:&.\-]+)\}|(?P<letter>[CLMNPSZ])"
 
     def literal(self, end: int) -> None:
         """Add characters as they are; verbose mode skips white space and comments."""
@@ -127,19 +126,6 @@ class PythonReader(PatternReader):
             return ord(unicodedata.lookup(name))
         except (KeyError, TypeError):
             self.fail(f"there is no character named {name!r}", offset)
-
-    def property_class(self, negated: bool, offset: int) -> Ranges:
-        r"""Return the characters of a `\p{...}`; the reader stands after the `p`."""
-        match = re.compile(_PROPERTY).match(self.text, self.at)
-        if match is None:
-            self.fail(r"expected a property name in braces, as in \p{Lu} or \p{Script=Greek}", offset)
-        self.at = match.end()
-        name = match.group(2) or match.group(4)
-        negated ^= bool(match.group(1))
-        ranges = property_ranges(name, negated, bool(self.flags & IGNORECASE), bool(self.flags & ASCII))
-        if ranges is None:
-            self.fail(f"unknown character property {name!r}", offset)
-        return ranges
 
     # Sets
 

@@ -25,7 +25,7 @@ from .tree import (
     look,
     repeat,
 )
-from .unicode import Folding, cases_of, ignoring_case
+from .unicode import Folding, cases_of, ignoring_case, property_ranges
 
 IGNORECASE, MULTILINE, DOTALL, VERBOSE, ASCII = (int(flag) for flag in (re.I, re.M, re.S, re.X, re.A))
 MAX_DEPTH = 100
@@ -67,6 +67,8 @@ class PatternReader(ABC):
 
     has_atomic: ClassVar[bool] = False
     """The dialect has atomic groups and possessive repeats."""
+    property_form: ClassVar[str]
+    """Pattern of a property behind `\\p`, with the group `name`, and perhaps `letter` and `not`."""
     counts_form: ClassVar[str] = r"\{(?:([0-9]+)|([0-9]*),([0-9]*))\}"
 
     def __init__(self, text: str, flags: int, keeps_groups: bool = False) -> None:
@@ -208,6 +210,20 @@ class PatternReader(ABC):
             self.at = offset + 2
             return 8
         return self.code_in_set(letter, offset)
+
+    def property_class(self, negated: bool, offset: int) -> Ranges:
+        r"""Return the characters of a `\p{...}`, without case folding in ECMA-262; the reader stands after the `p`."""
+        match = re.compile(self.property_form).match(self.text, self.at)
+        if match is None:
+            self.fail(r"expected a property name in braces, as in \p{Lu} or \p{Script=Greek}", offset)
+        self.at = match.end()
+        found = match.groupdict()
+        name, negated = found["name"] or found["letter"], negated != bool(found.get("not"))
+        ignores_case = self.folding() != "ecma" and bool(self.flags & IGNORECASE)
+        ranges = property_ranges(name, negated, ignores_case, bool(self.flags & ASCII))
+        if ranges is None:
+            self.fail(f"unknown character property {name!r}", offset)
+        return ranges
 
     def dot(self) -> None:
         self.at += 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -233,7 +232,6 @@ def _markers_of(free: Free) -> Markers:
 def _check(piece: Piece, vocabulary: Vocabulary) -> None:
     """Raise OptionError for pieces that cannot be composed."""
     base = without_markers(vocabulary)
-    checks: dict[type[Piece], Callable[[Any], None]] = {Free: _check_free, Named: _check_named}
     for each in pieces_within(piece):
         spend(STEPS_PER_PIECE)
         if isinstance(each, Inner):
@@ -241,8 +239,10 @@ def _check(piece: Piece, vocabulary: Vocabulary) -> None:
             inner = without_markers(each.guide.vocabulary)
             if inner is not base and inner.fingerprint != base.fingerprint:
                 raise OptionError(f"{brief(each.guide)} was made for another vocabulary; make it with this one")
-        elif type(each) in checks:
-            checks[type(each)](each)
+        elif isinstance(each, Free):
+            _check_free(each)
+        elif isinstance(each, Named) and not each.branches:
+            raise OptionError("Named needs at least one branch")
 
 
 def check_guide(guide: Any, what: str = "") -> None:
@@ -270,8 +270,3 @@ def _check_free(free: Free) -> None:
                 )
     if not all(each and each.isascii() for each in free.unlike):
         raise OptionError(f"free text unlike {brief(free.unlike)}: expected texts of ASCII characters")
-
-
-def _check_named(named: Named) -> None:
-    if not named.branches:
-        raise OptionError("Named needs at least one branch")

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, NoReturn, cast
 
 from ....errors import GrammarError, LimitError
 from ...limits import spend
+from ..combine import COUNT_DIGITS, REPEATS
 from ..options import NO_CAPTURE_NAME, REFUSED_ATTRIBUTES, refused_attribute
 from ..special_tokens import WRITTEN
 from .syntax import (
@@ -126,8 +127,6 @@ def _complaint(text: str, offset: int) -> str:
     return f"unexpected character {found!r}; expected a rule, a terminal, a literal or an operator"
 
 
-_MARKS: dict[str, tuple[int, int | None]] = {"?": (0, 1), "*": (0, None), "+": (1, None)}
-_DIGITS = 9
 # Work per value with the words around it
 STEPS_PER_VALUE = 120
 _AFTER_OWN = frozenset(":.{},")
@@ -446,7 +445,7 @@ class _Parser:
     def repeated(self, item: Expression, terminal: bool) -> Expression:
         """Apply the operator that follows an item, if any; in terminals `~` may begin another item instead."""
         if self.mark("?", "*", "+"):
-            low, high = _MARKS[self.next().text]
+            low, high = REPEATS[self.next().text]
             return Many(item, low, high)
         if self.counts_follow():
             return self.counted(item)
@@ -484,8 +483,8 @@ class _Parser:
         token = self.take("number", f"a number of repeats after {before!r}")
         if token.text[0] == "-":
             raise GrammarError("a number of repeats cannot be negative", self.text, token.offset)
-        if len(token.text) > _DIGITS:
-            raise GrammarError(f"a number of repeats has at most {_DIGITS} digits", self.text, token.offset)
+        if len(token.text) > COUNT_DIGITS:
+            raise GrammarError(f"a number of repeats has at most {COUNT_DIGITS} digits", self.text, token.offset)
         return int(token.text)
 
     def value(self, depth: int) -> Value:
