@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..checks import brief, conforms, switch
 from ..errors import LanguageError, OptionError
 from ..kernels.jit.compiling import call
-from ..kernels.trie.align import end_nodes, nodes_along, shorten
+from ..kernels.trie.align import end_nodes, shorten
 from .explain import NOTHING, expected, quoted
 from .given import MOST_LEFT, bytes_of, left_of, state_of, states_of, token_of
 from .lift.table_guide import StateTableGuide
@@ -349,17 +349,13 @@ class AlignedGuide(StateTableGuide, Drawable):
 
     def _mask_at(self, place: int, left: int | None) -> Mask:
         """Return the tokens allowed at an offset in the tail; with `left`, only those after which the rest fits."""
-        trie = self._tables.trie
-        nodes = np.empty(min(trie.deepest, len(self.tail) - place), np.int32)
-        count = call(nodes_along, trie, self._data, place, nodes)
         node = self.end_node(place)
         if node is not None:
             mask = self._crossings.mask(node) if left is None else self._crossings.mask_within(node, left)
         else:
             mask = np.zeros(self._tables.words, np.uint32)
         found: list[int] = []
-        for after, node in enumerate(nodes[:count].tolist(), place + 1):
-            tokens = trie.ids[trie.token_start[node] : trie.token_start[node + 1]].tolist()
+        for after, tokens in self._tables.along(self._data, place):
             if tokens and (left is None or self._fits_at(after, left - self._cost)) and self._is_alive(after):
                 found += tokens
         return mask | mask_of(found, self.vocabulary.size)

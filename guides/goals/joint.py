@@ -26,7 +26,6 @@ from .automaton import GoalAutomaton, automaton_of
 from .specs import Goal
 
 MAX_ROWS = 128
-MAX_GOALS = 64
 
 
 class GoalTokens:
@@ -52,16 +51,14 @@ class GoalTokens:
     def of(cls, goal: Goal, vocabulary: Vocabulary) -> GoalTokens:
         """Return the cached numbers of a goal for a vocabulary. Raises as `automaton_of`."""
         tables = VocabularyTables.of(vocabulary)
-        with tables.lock:
-            known: GoalTokens | None = tables.goals.pop(goal, None)
-            if known is None:
-                known = cls(automaton_of(goal, vocabulary), tables)
-                if known.steps >= NEVER:
-                    raise LanguageError(f"the vocabulary has no tokens that spell a text with {goal!r}")
-            tables.goals[goal] = known
-            if len(tables.goals) > MAX_GOALS:
-                del tables.goals[next(iter(tables.goals))]
-            return known
+
+        def make() -> GoalTokens:
+            made = cls(automaton_of(goal, vocabulary), tables)
+            if made.steps >= NEVER:
+                raise LanguageError(f"the vocabulary has no tokens that spell a text with {goal!r}")
+            return made
+
+        return tables.kept((cls, goal), make)
 
     def after_below(self, state: int, node: int) -> Ints:
         """Return the state after the rest of each token below a node of the trie: int32 in trie order."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -20,7 +20,7 @@ from ...kernels.answers import NEVER
 from ...kernels.chart.compaction import TokenBytes
 from ...kernels.jit.aliases import Ints
 from ...kernels.jit.compiling import call
-from ...kernels.trie.align import shorten
+from ...kernels.trie.align import nodes_along, shorten
 from ...kernels.trie.branches import BELOW, Branches, TokenTrie, annotate, find_parents, find_reach, follow_table
 from ...kernels.trie.loop_slice import (
     BYTE,
@@ -151,6 +151,7 @@ class Slicing:
 Loop = tuple[int, int, int]
 
 MAX_SLICES = 32
+MAX_KEPT = 64
 MIN_LOOP = 24
 WALKS_OF_WIDE, WALKS_OF_NARROW = 1, 16
 
@@ -176,8 +177,7 @@ class VocabularyTables:
         self.spells_all_bytes = self.single_bytes.issuperset(TEXT_BYTES)
         self.masks = MaskTable(self.words)
         self.lock = new_lock()
-        self.goals: dict[Any, Any] = {}  # least recently used first; see goals/joint.py
-        self.closing_marks: dict[bytes, Any] = {}  # oldest first; see tagged/closed_guide.py
+        self._kept: dict[Hashable, Any] = {}  # least recently used first
         # The slice of a loop, or the number of its walks before it is divided
         self._slices: OrderedDict[Loop, MaskParts | int] = OrderedDict()
         # Computed now, since the first masks need it and a text should not wait.
@@ -224,6 +224,17 @@ class VocabularyTables:
     def _parts(self, loop_slice: LoopSlice) -> MaskParts:
         return MaskParts(self.branches, self.eos_words, loop_slice, MIN_LOOP)
 
+    def kept(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """Return what `make` has made for a key with this vocabulary, of the last MAX_KEPT keys."""
+        with self.lock:
+            found = self._kept.pop(key, None)
+            if found is None:
+                found = make()
+            self._kept[key] = found
+            if len(self._kept) > MAX_KEPT:
+                del self._kept[next(iter(self._kept))]
+            return found
+
     def pack(self, chosen: NDArray[np.bool_] | bool, root: int = 0) -> NDArray[np.uint32]:
         """Pack a mask of the tokens below a node: all, or those chosen, bool in the order of `trie.ids`."""
         flags = np.zeros(32 * self.words, np.bool_)
@@ -252,6 +263,13 @@ class VocabularyTables:
         needed[-1] = 0
         call(shorten, self.trie, np.frombuffer(text, np.uint8), 1, needed)
         return needed
+
+    def along(self, data: NDArray[np.uint8], place: int) -> Iterator[tuple[int, list[int]]]:
+        """Yield the tokens that spell data[place:end], with `end`, for all ends that some token reaches or passes."""
+        start, nodes = self.trie.token_start, np.empty(min(self.trie.deepest, len(data) - place), np.int32)
+        count = call(nodes_along, self.trie, data, place, nodes)
+        for end, node in enumerate(nodes[:count].tolist(), place + 1):
+            yield end, self.trie.ids[start[node] : start[node + 1]].tolist()
 
     def follow(self, table: Ints, state: int, root: int = 0) -> Ints:
         """Return the states after the rests of the tokens below a node, in trie order: int32.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +18,6 @@ from ..locks import new_lock
 from ..protocol import DEAD, NEVER, ByteGuide, Mask, Quoting, fits, mask_of, mask_within
 
 MOST_BYTES = 64
-MAX_MARKS = 64
 STEPS_PER_TOKEN = 20
 OFFSET = 1 << 16
 """States below OFFSET are those inside a mark: the capacity per guide. A guide with half as many is worn."""
@@ -49,11 +47,14 @@ class MarkTokens:
     """
 
     def __init__(self, vocabulary: Vocabulary, mark: bytes) -> None:
-        self._mark = mark
         spend(len(vocabulary.tokens))
         texts = [(token, text) for token, text in enumerate(vocabulary.tokens) if text]
-        self.closing: list[int] = VocabularyTables.of(vocabulary).fewest_tokens(mark).tolist()
-        self.within = [list(self._within(place, texts)) for place in range(len(mark) + 1)]
+        tables, data = VocabularyTables.of(vocabulary), np.frombuffer(mark, np.uint8)
+        self.closing: list[int] = tables.fewest_tokens(mark).tolist()
+        self.within = [
+            [(token, end) for end, ids in tables.along(data, place) if self.closing[end] < NEVER for token in ids]
+            for place in range(len(mark) + 1)
+        ]
         found: dict[bytes, list[tuple[int, int]]] = {}
         for token, text in texts:
             for begin in range(max(0, len(text) - len(mark)), len(text)) if text[-1] in mark else ():
@@ -67,18 +68,7 @@ class MarkTokens:
     @classmethod
     def of(cls, vocabulary: Vocabulary, mark: bytes) -> MarkTokens:
         """Return the tokens of a mark, from the vocabulary's bounded cache."""
-        known = VocabularyTables.of(vocabulary).closing_marks
-        found = known.get(mark)
-        if found is None:
-            found = known[mark] = cls(vocabulary, mark)
-            if len(known) > MAX_MARKS:
-                known.pop(next(iter(known)), None)
-        return found
-
-    def _within(self, place: int, texts: list[tuple[int, bytes]]) -> Iterator[tuple[int, int]]:
-        for token, text in texts:
-            if self._mark.startswith(text, place) and self.closing[place + len(text)] < NEVER:
-                yield token, place + len(text)
+        return VocabularyTables.of(vocabulary).kept((cls, mark), lambda: cls(vocabulary, mark))
 
 
 class ClosedGuide(StateTableGuide):
