@@ -46,7 +46,7 @@ def read_slow(tokenizer: Any) -> TokenTable:
         strings = [piece for piece in pieces if isinstance(piece, str)]
         spell, silent = _spelling_by_joining(tokenizer, strings), set[str]()
     else:
-        spell, silent = _spelling_of_pieces(model), _pieces_without_text(model)
+        spell, silent = _spelling_of_pieces(model)
     for token, piece in zip(own, pieces, strict=True):
         if piece not in silent:
             tokens[token] = piece if isinstance(piece, bytes) else spell([piece])[0]
@@ -57,7 +57,7 @@ def read_slow(tokenizer: Any) -> TokenTable:
 
 def read_pieces(model: Any) -> tuple[list[bytes | None], frozenset[int]]:
     """Return the bytes of each piece of a `sentencepiece.SentencePieceProcessor`, and the pieces without any."""
-    spell, silent = _spelling_of_pieces(model), _pieces_without_text(model)
+    spell, silent = _spelling_of_pieces(model)
     pieces: list[str] = [model.id_to_piece(piece) for piece in range(model.get_piece_size())]
     special = frozenset(number for number, piece in enumerate(pieces) if piece in silent)
     return [None if number in special else spell([piece])[0] for number, piece in enumerate(pieces)], special
@@ -69,19 +69,15 @@ def _is_piece(tokenizer: Any, text: str) -> bool:
     return model is not None and model.id_to_piece(model.piece_to_id(text)) == text
 
 
-def _spelling_of_pieces(model: Any) -> Spell:
-    """Return the spelling of the pieces of a `sentencepiece.SentencePieceProcessor`."""
-    bytewise = any(model.is_byte(piece) for piece in range(model.get_piece_size()))
-    return spell_text([replace(SPACE_MARK, " ")], bytewise)
+def _spelling_of_pieces(model: Any) -> tuple[Spell, set[str]]:
+    """Return the spelling of the pieces of a `sentencepiece.SentencePieceProcessor`, and the pieces without text.
 
-
-def _pieces_without_text(model: Any) -> set[str]:
-    """Return control, unknown and unused pieces, which the model never produces from text."""
-    return {
-        model.id_to_piece(piece)
-        for piece in range(model.get_piece_size())
-        if model.is_control(piece) or model.is_unknown(piece) or model.is_unused(piece)
-    }
+    These are control, unknown and unused pieces, which the model never produces from text.
+    """
+    pieces = range(model.get_piece_size())
+    silent = [each for each in pieces if model.is_control(each) or model.is_unknown(each) or model.is_unused(each)]
+    spell = spell_text([replace(SPACE_MARK, " ")], any(map(model.is_byte, pieces)))
+    return spell, set(map(model.id_to_piece, silent))
 
 
 def _spelling_by_joining(tokenizer: Any, tokens: Sequence[str]) -> Spell:

@@ -60,17 +60,15 @@ class GoalTokens:
 
         return tables.kept((cls, goal), make)
 
-    def after_below(self, state: int, node: int) -> Ints:
-        """Return the state after the rest of each token below a node of the trie: int32 in trie order."""
-        return self.after(state) if node == 0 else self._tables.follow(self.automaton.after, state, node)
-
-    def after(self, state: int) -> Ints:
-        """Return the state after each token: int32 in trie order. Read-only."""
-        row = self._rows.get(state)
+    def after(self, state: int, node: int = 0) -> Ints:
+        """Return the state after the rest of each token below a node of the trie: int32 in trie order. Read-only."""
+        row = None if node else self._rows.get(state)
         if row is None:
-            row = self._rows[state] = self._tables.follow(self.automaton.after, state)
-            if len(self._rows) > MAX_ROWS:
-                self._rows.popitem(last=False)
+            row = self._tables.follow(self.automaton.after, state, node)
+            if not node:
+                self._rows[state] = row
+                if len(self._rows) > MAX_ROWS:
+                    self._rows.popitem(last=False)
         return row
 
     def next_byte(self, state: int, needed: Ints) -> int:
@@ -234,7 +232,7 @@ class Joint:
     def by_tokens(self, state: int, node: int = 0) -> JointSteps:
         """Return the transitions of the rests of the tokens below a node of the trie, in trie order."""
         child, *places = self.members[state]
-        rows = (goal.after_below(place, node) for goal, place in zip(self.goals, places, strict=True))
+        rows = (goal.after(place, node) for goal, place in zip(self.goals, places, strict=True))
         return self._steps([self.child.after_tokens(child, node), *rows])
 
     def least_left(self, states: Sequence[int], *, in_bytes: bool) -> list[int]:
