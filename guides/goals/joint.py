@@ -152,7 +152,7 @@ class OtherChild:
         texts, trie = self._guide.vocabulary.tokens, self._tables.trie
         if node:
             depth = trie.depth.item(node)
-            rests = ((texts[token] or b"")[depth:] for token in trie.ids[self._tables.below(node)].tolist())
+            rests = ((texts[token] or b"")[depth:] for token in map(int, trie.ids[self._tables.below(node)]))
             return np.array([self._guide.read(state, rest) for rest in rests], np.int32)
         after = np.full(len(trie.ids), DEAD, np.int32)
         for token in tokens_of(self._guide.mask(state)):
@@ -187,7 +187,7 @@ class Joint:
         self.members: list[tuple[int, ...]] = []
         self._numbers: dict[tuple[int, ...], int] = {}
         self._deepest = max(tables.trie.deepest, 1)
-        self.number((guide.start, *(0 for _ in goals)))
+        self.number((self.guide.start, *(0 for _ in goals)))
 
     def number(self, members: tuple[int, ...]) -> int:
         """Return the number of a joint state."""

@@ -237,7 +237,7 @@ class AfterGuide(StateTableGuide, Drawable):
         places = np.full(self._vocabulary.size, DEAD, np.int32)
         places[ids] = np.where(np.append(self._closing, NEVER)[after] < NEVER, after, DEAD)
         beyond: dict[int, int] = {}
-        for token in ids[after == len(text)].tolist():
+        for token in map(int, ids[after == len(text)]):
             read = text[:place] + (tokens[token] or b"")
             state = self._child_after(read[read.index(text) + len(text) :])
             if state != DEAD:
