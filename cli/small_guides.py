@@ -1,4 +1,7 @@
-"""Small guides that call every kernel of guides: counted and plain loops, narrow and wide states, closing masks."""
+"""Small guides that call every kernel of guides: counted and plain loops, narrow and wide states, closing masks.
+
+Some build what many schemas have in common, and the process keeps, so that no request of a server waits for it.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,8 @@ _OBJECT_OF_TWO = {"properties": {"a": {"type": "null"}, "b": {"type": "null"}}}
 _MANY_NAMES = {"type": "object", "properties": {f"{number:03}": {"type": "null"} for number in range(100)}}
 _DIFFERENT_STRINGS = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
 _HOSTS = {"type": "array", "items": {"format": "hostname", "type": "string"}}
+_USUAL_FORMATS = "date", "time", "date-time", "email", "ipv4", "ipv6", "uri", "uuid"
+_USUAL_VALUES = {"type": "integer"}, *({"type": "string", "format": each} for each in _USUAL_FORMATS)
 _JOINED_PATTERNS = {"pattern": "a", "not": {"pattern": "b"}}
 
 
@@ -61,6 +66,7 @@ def guide_thunks() -> Thunks:
         ("guides: objects of JSON", lambda: _begin_json(_OBJECT_OF_TWO, "{", vocabulary)),
         ("guides: many names of JSON", lambda: _begin_json(_MANY_NAMES, "{", vocabulary)),
         ("guides: numbers of JSON", lambda: _begin_json({"minimum": 2}, "", vocabulary)),
+        ("guides: usual values of JSON", lambda: [_begin_json(each, "", vocabulary) for each in _USUAL_VALUES]),
         ("guides: formats of JSON", lambda: _begin_json(_HOSTS, '["a', vocabulary)),
         ("guides: patterns of JSON, joined", lambda: JSONGuide(_JOINED_PATTERNS, vocabulary)),
         ("guides: strings that differ", lambda: _write_different_strings(vocabulary)),

@@ -1,4 +1,4 @@
-"""`trellm warmup` reaches every compiled kernel."""
+"""`trellm warmup` reaches every compiled kernel, and builds the values of many schemas."""
 
 import os
 import subprocess
@@ -43,6 +43,35 @@ SCRIPT = """
         compiled += [other for other in kernels[name][1] if other in kernels and other not in compiled]
     print(sorted(set(kernels) - set(compiled)))
 """
+
+
+COMMON_VALUES = """
+    from trellm import Limits, LimitError, Vocabulary
+    from trellm.cli.small_guides import guide_thunks
+    from trellm.guides import JSONGuide
+
+    vocabulary = Vocabulary.from_bytes()
+    values = [{"type": "integer"}, *({"type": "string", "format": each} for each in ("date-time", "email", "uri"))]
+    def made():
+        guides = 0
+        for value in values:
+            try:
+                guide = JSONGuide({"items": value, "type": "array"}, vocabulary, limits=Limits(work=20_000))
+                guide.mask(guide.start)
+                guides += 1
+            except LimitError:
+                pass
+        return guides
+    before = made()
+    for _, thunk in guide_thunks():
+        thunk()
+    print(before, made())
+"""
+
+
+def test_what_many_schemas_contain_is_built_beforehand() -> None:
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(COMMON_VALUES)], capture_output=True, text=True)
+    assert done.stdout == "0 4\n", done.stderr
 
 
 @pytest.mark.slow

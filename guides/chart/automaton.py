@@ -65,7 +65,7 @@ class ChartAutomaton:
     given directly must have nothing to expand.
     meter: counts the work of calls, and has the limits; defaults to the meter of the running call
     max_rows: transition rows (1 KiB each) kept before they are dropped and recomputed; one kernel call may use more
-    max_words: words (4 bytes each) above which the chart `is_crowded`; see `collect`
+    max_words: half of it is the least number of words (4 bytes each) above which the chart `is_crowded`; see `collect`
     horizon: masks are shared between states that no text of this many bytes separates; no token may be longer
     """
 
@@ -86,6 +86,7 @@ class ChartAutomaton:
         self.meter = meter or current() or Meter()
         self._max_rows = max_rows
         self._max_words = max_words
+        self._crowded_above = max_words // 2  # words
         self.is_crowded = False
         self.kept: object = None  # the last `Kept`; caches compare it to detect a compaction
         # Expanded lazy nodes, rules defined early with them, and the number of nodes afterwards
@@ -216,9 +217,11 @@ class ChartAutomaton:
 
         Returns which numbers are still valid; the others will be reused. States met during the computation of masks and
         distances far outnumber those at the ends of texts. If the latter alone take more than `most_words`, those not
-        given out since the last call are evicted: they are restored on demand, invisibly to callers.
+        given out since the last call are evicted: they are restored on demand, invisibly to callers. By default they
+        are so early, and the chart is crowded again so late, that each call follows new words in proportion to its
+        work.
         """
-        most = self._max_words if most_words is None else most_words
+        most = self._max_words // 4 if most_words is None else most_words
         with self.lock:
             self.begin_call()
             chart, states, signatures = compacted(self._graph_arrays, self._chart, most, self._max_words)
@@ -227,6 +230,7 @@ class ChartAutomaton:
             self.kept = object()
             self._chart = chart
             self._rows_written = 0
+            self._crowded_above = max(self._max_words // 2, 3 * chart.sizes.item(WORDS) // 2)
             self.is_crowded = False
             self.kept = kept
             return kept
@@ -382,7 +386,7 @@ class ChartAutomaton:
                 more = {"rows": larger(chart.rows, count), "loops": larger(chart.loops, count)}
         if 2 * sizes[WORDS] >= len(chart.words) or len(chart.words) < 4 * len(chart.buffer):
             more["words"] = larger(chart.words)
-            self.is_crowded = len(more["words"]) > self._max_words
+        self.is_crowded |= bool(sizes[WORDS] > self._crowded_above)
         for name, kind in SPANS.items():
             spans = getattr(chart, name)
             if 2 * sizes[kind] >= len(spans):

@@ -11,7 +11,7 @@ from trellm.errors import LanguageError, LimitError
 from trellm.guides import DEAD, RegexGuide
 from trellm.guides.grammar import Alternation, Chars, Grammar, Literal, Reference, Repeat, Sequence, check
 
-from ..support import ChartAutomaton, Graph, Lowering, Meter, Node, Table, automaton_of, least_texts
+from ..support import ChartAutomaton, Graph, LiftedGuide, Lowering, Meter, Node, Table, automaton_of, least_texts
 from .naive_grammar import accepts, viable
 
 NAMES = ("start", "x", "y")
@@ -142,6 +142,22 @@ def test_dropping_rows_changes_nothing() -> None:
             assert accepting[0] == accepting[1]
     assert small.held_bytes < large.held_bytes, "rows were dropped"
     assert small.explore(10_000) == large.explore(10_000) and small.state_count > 100
+
+
+def test_each_compaction_follows_new_words_in_proportion() -> None:
+    """The words that are kept grow slowly, and rows fill up soon: neither brings the next compaction on."""
+    single = Vocabulary.from_bytes()
+    vocabulary = Vocabulary([*single.tokens, b"a" * 16], single.eos_ids)
+    graph = Graph()
+    rule = Lowering(graph).rule(Repeat(A, 0, 100_000))
+    guide = LiftedGuide(ChartAutomaton(graph, rule, max_words=1 << 15), vocabulary)
+    state, kept = guide.start, [guide.automaton.kept]
+    for _ in range(6000):
+        state = guide.advance(state, len(vocabulary.tokens) - 1)
+        if guide.automaton.kept is not kept[-1]:
+            kept.append(guide.automaton.kept)
+    assert 10 < len(kept) < 40
+    assert guide.automaton.evicted > 1000
 
 
 def test_only_memory_that_was_written_to_is_weighed() -> None:
