@@ -102,10 +102,15 @@ class DistinctGuide(RememberingGuide):
             self._settled.look(spot, partial(self._allowed, spot), partial(self._trail, state))
         if spot.is_plain:
             return spot, NO_SIGNATURE
-        trail = self._trail(state)
-        if spot.told in (EARLY, NAMING) and (settled := self._settled.spot(spot.state, trail)) is not spot:
-            self._places[state - FIRST_NUMBER] = settled, trail
-            return self._looked(state, settled)
+        index, is_read = state - FIRST_NUMBER, True
+        trail = self._reads[index]
+        if isinstance(trail, int):
+            is_read, trail = False, self._trail(state)
+        if not is_read and spot.told in (EARLY, NAMING):
+            settled = self._settled.spot(spot.state, trail)
+            if settled is not spot:
+                self._spots[index] = settled
+                return self._looked(state, settled)
         return spot, self._lacking_key(spot, trail)
 
     def _allowed(self, spot: Spot) -> Mask:
@@ -136,11 +141,15 @@ class DistinctGuide(RememberingGuide):
         self._lacks.clear()
 
     def _without(self, mask: Mask, refused: Refused) -> Mask:
-        ending = self._summaries.ending_word if refused.are_words else self._summaries.ending_string
+        tokens = list(refused.tokens)
         for rest in refused.endings:
-            mask &= ~ending(rest)
-        for token in refused.tokens:
-            mask[token >> 5] &= ~np.uint32(1 << (token & 31))
+            few, many = self._summaries.ending_with(rest, is_word=refused.are_words)
+            tokens += few
+            if many is not None:
+                mask &= ~many
+        words = memoryview(mask)  # faster than NumPy for single numbers  # type: ignore[arg-type]
+        for token in tokens:
+            words[token >> 5] &= ~(1 << (token & 31))
         return mask
 
     def _refused(self, spot: Spot, trail: JSONTrail, allowed: Copying) -> Refused | None:
@@ -151,7 +160,7 @@ class DistinctGuide(RememberingGuide):
         """
         state, mode = spot.state, trail.mode
         unsafe = self._settled.unsafe(spot, trail, allowed)
-        tried, refused = self._matched(unsafe, trail)
+        tried, refused = self._matched(unsafe, trail) if unsafe.every() else (set[int](), list[int]())
         endings: tuple[bytes, ...] = ()
         if spot.is_piece:
             tried.update(unsafe.loose)
@@ -226,7 +235,7 @@ class DistinctGuide(RememberingGuide):
             tried.update(tokens_of(allowed() & self._summaries.quoted if is_robust else allowed()))
             return ()
         for text in targets.kept(piece):
-            tried.update(tokens_of(allowed() & self._summaries.ending_string(text[len(piece) :])))
+            tried.update(self._summaries.closers.get(text[len(piece) :], ()))
         if not self._continuations.bounds.is_robust(state):
             tried.update(self._summaries.spelling_on(piece, targets.beginning(piece)))
         return self._ends(trail, tried)
@@ -252,7 +261,7 @@ class DistinctGuide(RememberingGuide):
             if refused is not None and word_of(begin + head) in refused:
                 found.append(head)
             else:
-                tried.update(tokens_of(allowed() & self._summaries.ending_word(head)))
+                tried.update(self._summaries.enders.get(head, ()))
         mantissa, power, _ = begin.lower().partition(b"e")
         if not mantissa.strip(b"-0."):
             # Zero is one value, with any exponent.
@@ -265,16 +274,17 @@ class DistinctGuide(RememberingGuide):
 
     def _refuse(self, state: int, mask: Mask) -> None:
         """Remove tokens from a mask that contain a repeated value, outside trails."""
-        is_inside = self._within is not None and self._settled.is_inside(self._within)
-        nested = self._summaries.nested.within(mask)
-        if is_inside and not nested.bits.any():
-            return
+        within, found = self._within, None
+        if within is not None and self._settled.is_inside(within):
+            found = self._summaries.nested[within.mode in STRINGS].within(mask)
+            if not found.bits.any():
+                return
         with self._meter:
             if self._items.beside_free:
                 mask &= self._summaries.inside
             if self._automaton.chart.states.item(state, KEPT) < 0:
                 self._automaton.keep(np.array([state], np.int32))
-            found = nested if is_inside else self._refusable(state, mask)
+            found = self._refusable(state, mask) if found is None else found
             if not found.bits.any():
                 return
             tokens = self._to_try(state, found)

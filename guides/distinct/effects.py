@@ -162,7 +162,7 @@ class Met:
         self.blank = blank
         self.effects: list[Effect] = []
         self.moves: dict[int, Move | None] = {}
-        self.risky: dict[tuple[bool, bytes], tuple[Tokens, Tokens]] = {}
+        self.risky: dict[tuple[bool, bytes], tuple[Tokens, Tokens, int]] = {}
         self._numbers: dict[Any, int] = {}
         self._groups = np.full(count, UNKNOWN, np.int32)
 
@@ -264,11 +264,13 @@ class Effects:
     def _find_unsafe(self, allowed: Mask, key: tuple[int, int, int, int]) -> Unsafe:
         state, number, mode, rivals = key
         met = self._met(number, mode)
-        tokens, groups = self._asked(allowed, met, number, mode, rivals)
+        tokens, groups, leaving = self._asked(allowed, met, number, mode, rivals)
         if not len(tokens):
             return SAFE
         # Many states have equal successors.
-        after = self._steps.after_each(state, tokens)
+        after = np.full(len(tokens), DEAD, np.int32)
+        if leaving:
+            after[:leaving] = self._steps.after_each(state, tokens[:leaving])
         alike = (number, mode, rivals, tokens.tobytes(), after.tobytes())
         known = self._alike.get(alike)
         if known is None:
@@ -277,20 +279,26 @@ class Effects:
             note(self._alike, [alike], known, MOST_ALIKE)
         return known
 
-    def _asked(self, allowed: Mask, met: Met, number: int, mode: int, rivals: int) -> tuple[Tokens, Tokens]:
-        """Return the tokens of a mask that may matter, and the numbers of their effects."""
+    def _asked(self, allowed: Mask, met: Met, number: int, mode: int, rivals: int) -> tuple[Tokens, Tokens, int]:
+        """Return the tokens of a mask that may matter, the numbers of their effects, and a number of tokens.
+
+        So many, the first ones, matter depending on the state after them.
+        """
         shape, summaries = self._trails.shapes[number], self._summaries
         if rivals != SETTLED or not shape.depth:
             some = summaries.quoted if mode in STRINGS else summaries.ending if mode == WORD else allowed
-            return self._grouped(met, shape, tokens_of(allowed & some))
+            tokens, groups = self._grouped(met, shape, tokens_of(allowed & some))
+            return tokens, groups, len(tokens)
         # In the middle of an item only tokens that end it or contain names matter, the same ones in many states.
         risky = (summaries.naming if self._open_names else summaries.closing)[mode in STRINGS].within(allowed)
         key = (self._open_names, risky.bits.tobytes())
         known = met.risky.get(key)
         if known is None:
             tokens, groups = self._grouped(met, shape, risky.listed())
-            matters = np.array([not each.stays or self._has_names(each) for each in met.effects], np.bool_)[groups]
-            known = tokens[matters], groups[matters]
+            leave = np.array([not each.stays for each in met.effects], np.bool_)[groups]
+            stay = np.array([each.stays and self._has_names(each) for each in met.effects], np.bool_)[groups]
+            order = np.r_[np.flatnonzero(leave), np.flatnonzero(stay)]
+            known = tokens[order], groups[order], int(np.count_nonzero(leave))
             note(met.risky, [key], known, MOST_ALIKE)
         return known
 

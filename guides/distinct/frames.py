@@ -178,7 +178,9 @@ class Targets:
 
     def continues(self, begin: bytes) -> bool:
         """Test whether one of the strings has a prefix."""
-        return next(self.beginning(begin), None) is not None
+        if self.written is not None and self.written.continues(begin):
+            return True
+        return bool(self.parts) and next(self.kept(begin), None) is not None
 
     def continues_word(self, begin: WordBegin) -> bool:
         """Test whether one of the numbers or words may begin so."""
