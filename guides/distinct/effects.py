@@ -20,6 +20,7 @@ from .continuations import ChartSteps, Continuations
 from .frames import (
     AFTER,
     COLON,
+    FIRST,
     ITEM,
     NAME,
     NAME_ESCAPE,
@@ -35,8 +36,8 @@ from .frames import (
     joined,
 )
 from .summaries import TokenSummaries
-from .trail import LEVELS, NO_PLACES, SPACE, Completed, JSONTrails, Shape
-from .values import ARRAY, OBJECT, Container, Value, WordBegin, word_of
+from .trail import LEVELS, NO_PLACES, SPACE, Completed, JSONTrails, ReadPlaces, Shape
+from .values import ARRAY, OBJECT, Container, Kind, Value, WordBegin, word_of
 
 Tokens = NDArray[np.int32]
 _HEAD = re.compile(rb'(?:[^"\\]|\\.)*', re.DOTALL)
@@ -60,7 +61,7 @@ class Effect(NamedTuple):
 
     trail: the trail after the token, from a trail without values
     wholes: complete items in the token, of an array of unique items; names: complete names in it, of the object
-    is_told: whether the effect is known without the trail's values
+    is_told: whether the effect is known without the trail's values; is_told_settled: or else in a settled item
     goes_on: whether something begins in the token after which a completion may not exist
     is_loose: whether the token completes a value or stays between values, so that rivals of the container matter
     stays: whether the whole token lies in the item in which it begins
@@ -79,6 +80,7 @@ class Effect(NamedTuple):
     begins_word: bool = False
     stays_free: bool = False
     member: Value | None = None
+    is_told_settled: bool = False
 
 
 ENDED = Effect(None, (), frozenset(), is_told=True, goes_on=False, is_loose=True)
@@ -88,23 +90,37 @@ UNTOLD = Effect(None, (), frozenset(), is_told=False, goes_on=False, is_loose=Tr
 class Move(NamedTuple):
     """The effect of a token on a place, assuming that its values are allowed.
 
-    ends: whether the trail ends with the token; if not: down: number of containers that end; up: number of objects that
+    ends: whether the trail ends with the token; if not: down: number of containers that end; up: kinds of those that
     then begin; mode: what comes next
+    first: where in the token the first item of the array that begins in it begins; -1 if none does
     stays: as in `Effect`; is_same: whether it continues the piece in progress; has_names: whether it contains a name or
     begins one
     """
 
     ends: bool
     down: int
-    up: int
+    up: tuple[Kind, ...]
     mode: int
     stays: bool
     is_same: bool
     has_names: bool
+    first: int = -1
 
 
-_ON = {mode: Move(False, 0, 0, mode, True, True, False) for mode in (TEXT, NAME_TEXT)}
-_UNSEEN = Move(True, 0, 0, WORD, False, False, False)
+_ON = {mode: Move(False, 0, (), mode, True, True, False) for mode in (TEXT, NAME_TEXT)}
+_UNSEEN = Move(True, 0, (), WORD, False, False, False)
+
+
+class _FirstItems(ReadPlaces):
+    """Places in a text read without a chart, which note where the first items of arrays begin."""
+
+    def __init__(self) -> None:
+        self.found: list[int] = []
+
+    def may_differ(self, at: int) -> bool:
+        """See `ReadPlaces.may_differ`."""
+        self.found.append(at)
+        return False
 
 
 @dataclass(slots=True)
@@ -165,6 +181,7 @@ class Met:
         self.risky: dict[tuple[bool, bytes], tuple[Tokens, Tokens, int]] = {}
         self._numbers: dict[Any, int] = {}
         self._groups = np.full(count, UNKNOWN, np.int32)
+        self._of_digits = UNKNOWN
 
     def grouped(
         self, tokens: list[int], effect_of: Callable[[bytes], Effect], texts: Sequence[bytes | None]
@@ -173,8 +190,14 @@ class Met:
         asked = np.array(tokens, np.int64)
         new: list[int] = asked[self._groups[asked] == UNKNOWN].tolist()
         for token in new:
-            data = texts[token]
-            self._groups[token] = self._group(effect_of(data)) if data else NOTHING
+            data = texts[token] or b""
+            # A vocabulary may have a thousand tokens of digits, which have one effect unless zeros are before them.
+            is_number = self.blank.mode in (FIRST, ITEM, WORD) and data.isdigit() and data[0] != 0x30
+            if not is_number or self._of_digits == UNKNOWN:
+                self._groups[token] = self._group(effect_of(data)) if data else NOTHING
+                self._of_digits = self._groups.item(token) if is_number else self._of_digits
+            else:
+                self._groups[token] = self._of_digits
         asked = asked[self._groups[asked] != NOTHING]
         return asked.astype(np.int32), self._groups[asked]
 
@@ -182,7 +205,7 @@ class Met:
         if effect.is_told and not (effect.is_loose or effect.goes_on or effect.wholes or effect.names):
             return NOTHING
         at, key = effect.trail, None
-        if not effect.is_told:
+        if not (effect.is_told or effect.is_told_settled):
             key = (effect.stays, effect.names)
         elif at is not None:
             written = at.frame.written
@@ -325,20 +348,24 @@ class Effects:
     def _look_move(self, blank: JSONTrail, shape: Shape, data: bytes) -> Move | None:
         spend(EACH_TOKEN)
         log: list[Completed] = []
-        found, end = self._reader.read(blank, data, 0, NO_PLACES, log)
+        firsts = _FirstItems()
+        found, end = self._reader.read(blank, data, 0, firsts, log)
         has_names = any(each.is_name for each in log)
         if found is None:
             is_told = end >= 0 and not shape.is_deep and not any(each.begun for each in log)
             is_told = is_told and not self._trails.openings.search(data, end)
-            return Move(True, 0, 0, AFTER, False, False, has_names) if is_told else None
+            return Move(True, 0, (), AFTER, False, False, has_names) if is_told else None
         down, begun = _between(found.frame, blank.frame)
-        if any(each.kind is ARRAY for each in begun):
+        begins_array = any(each.kind is ARRAY for each in begun)
+        if begins_array and (len(firsts.found) != 1 or any(each.is_open for each in begun)):
             return None
         is_same = not log and not begun and found.mode in PARTIAL and blank.mode in PARTIAL
         begins_name = found.mode == NAME_TEXT and not is_same
         has_names = has_names or begins_name or found.mode == NAME_ESCAPE
         stays = down < shape.depth or is_same
-        return Move(False, down, len(begun), found.mode, stays, is_same, has_names)
+        first = firsts.found[0] if begins_array else -1
+        up = tuple(each.kind for each in reversed(begun))
+        return Move(False, down, up, found.mode, stays, is_same, has_names, first)
 
     def _look_groups(
         self, after: Tokens, met: Met, tokens: Tokens, groups: Tokens, found: Unsafe, *, rivals: int
@@ -361,7 +388,7 @@ class Effects:
             if rivals == SETTLED and effect.stays and (effect.is_told or not self._has_names(effect)):
                 self._note(found, alike, effect, effect.names)
                 continue
-            if not effect.is_told:
+            if not (effect.is_told or (rivals == SETTLED and effect.is_told_settled)):
                 found.tested.extend(alike)
                 continue
             name = None if with_rivals else self._free_name(target, met.blank, effect)
@@ -503,7 +530,7 @@ class Effects:
         found, end = self._reader.read(blank, data, 0, NO_PLACES, log)
         if end < 0:
             return UNTOLD
-        closed = sum(isinstance(each.value, Container) and not each.begun for each in log)
+        closed = [at for at, each in enumerate(log) if isinstance(each.value, Container) and not each.begun]
         fresh = [each for each in log if each.begun]
         outside = [each for each in fresh if not each.inside]
         values = [each.value for each in outside if not each.is_name]
@@ -516,11 +543,14 @@ class Effects:
         down, begun = _between(found.frame, blank.frame)
         stays = down < shape.depth
         untold = UNTOLD._replace(stays=stays, names=frozenset(each.value for each in log if each.is_name))
-        if is_untold or sum(each.inside and not each.is_name for each in fresh) > 1 or (closed and outside):
+        is_told = not (closed and outside)
+        # Parts of a settled item do not matter. Items behind it do, and names.
+        is_part = bool(closed) and not (is_watched or untold.names or any(each.begun for each in log[closed[0] :]))
+        if is_untold or sum(each.inside and not each.is_name for each in fresh) > 1 or not (is_told or is_part):
             return untold
         member: Value | None = None
         if not is_watched:
-            if values and blank.mode in (ITEM, COLON) and not isinstance(values[0], Container):
+            if is_told and values and blank.mode in (ITEM, COLON) and not isinstance(values[0], Container):
                 member = values[0]
             values = []
         is_after = found.mode == AFTER and not begun
@@ -534,13 +564,14 @@ class Effects:
             found,
             tuple(values),
             names,
-            True,
+            is_told,
             goes_on,
             is_after or bool(log),
             stays,
             begins_word,
             self._stays_free(found, blank),
             member,
+            is_part,
         )
 
     def _stays_free(self, at: JSONTrail, blank: JSONTrail) -> bool:

@@ -88,7 +88,7 @@ class RememberingGuide(LiftedGuide):
             scarce=scarce_names,
         )
         # For each state from FIRST_NUMBER on: its spot, and its trail, or the key of the step to it (see `_step`) if
-        # the trail has not been read. Two lists instead of one of pairs, which Python's garbage collector would traverse
+        # the trail has not been read. Two lists, since Python's garbage collector would traverse pairs
         self._spots: list[Spot] = []
         self._reads: list[JSONTrail | int] = []
         self._numbers: dict[tuple[int, bytes], int] = {}

@@ -101,6 +101,7 @@ class SettledSpots:
         self._bounds = continuations.bounds
         self._summaries = summaries
         self._steps = steps
+        self._items = items
         self._effects = effects
         self._follows_items = trails.canonical and not items.beside_free
         self._open_names = open_names
@@ -187,6 +188,10 @@ class SettledSpots:
         if move is None:
             return self._moved(spot, token, None)
         stays = self._stays(spot, move)
+        if move.first >= 0:
+            places = self._items.places(spot.state, self._summaries.text(token))
+            if not self._follows_items or places.may_differ(move.first):
+                return self._moved(spot, token, None)
         if not stays:
             if spot.unsafe is None:
                 return None  # not known yet
@@ -202,7 +207,7 @@ class SettledSpots:
             return None
         state = self._steps.after_at_once(spot.state, token)
         move = self._move(spot, token) if state > DEAD else None
-        if move is None or not self._stays(spot, move):
+        if move is None or move.first >= 0 or not self._stays(spot, move):
             return None
         return self._moved(spot, token, self._target(spot, move, state, stays=True))
 
@@ -233,8 +238,8 @@ class SettledSpots:
         shape = spot.shape
         for _ in range(move.down):
             shape = self._trails.shapes[shape].around
-        for _ in range(move.up):
-            shape = self._trails.shape(shape, OBJECT, is_watched=False)
+        for kind in move.up:
+            shape = self._trails.shape(shape, kind, is_watched=False)
         mode, told = move.mode, spot.told if stays else EARLY
         if self._trails.shapes[shape].is_deep:
             return None
