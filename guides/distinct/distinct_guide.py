@@ -78,7 +78,8 @@ class DistinctGuide(RememberingGuide):
         """Return the mask key of a state in a spot, and its row."""
         # The chart's row comes first, since computing it forgets outdated signatures
         key, row = NO_SIGNATURE, super().row(spot.state)
-        if not spot.is_plain:
+        read = self._reads[state - FIRST_NUMBER]
+        if not (spot.is_plain or (spot.is_bare and not isinstance(read, int) and self._settled.allows_all(spot, read))):
             with self._meter:
                 spot, key = self._looked(state, spot)
             row = super().row(spot.state)
@@ -102,16 +103,15 @@ class DistinctGuide(RememberingGuide):
             self._settled.look(spot, partial(self._allowed, spot), partial(self._trail, state))
         if spot.is_plain:
             return spot, NO_SIGNATURE
-        index, is_read = state - FIRST_NUMBER, True
-        trail = self._reads[index]
-        if isinstance(trail, int):
-            is_read, trail = False, self._trail(state)
+        is_read = not isinstance(self._reads[state - FIRST_NUMBER], int)
+        trail = self._trail(state)
         if not is_read and spot.told in (EARLY, NAMING):
             settled = self._settled.spot(spot.state, trail)
             if settled is not spot:
-                self._spots[index] = settled
+                self._spots[state - FIRST_NUMBER] = settled
                 return self._looked(state, settled)
-        return spot, self._lacking_key(spot, trail)
+        is_whole = spot.is_bare and self._settled.allows_all(spot, trail)
+        return spot, NO_SIGNATURE if is_whole else self._lacking_key(spot, trail)
 
     def _allowed(self, spot: Spot) -> Mask:
         """Return a copy of the chart's mask in a spot."""

@@ -49,13 +49,13 @@ class Spot:
     is_piece: whether an item or name is in progress that may equal an earlier one, or very many other values
     moves: spots after tokens, None where the trail must be read; exits: chart states after tokens that end the array
     unsafe: tokens that some trails refuse; None until `look`
-    is_roomy: whether very many values remain possible after all other tokens; is_plain: whether moreover `unsafe` is
-    empty
+    is_roomy: whether very many values remain possible after all other tokens; is_bare: whether moreover `unsafe` has at
+    most items that are not written, see `is_unlike`; is_plain: whether moreover no piece is in progress
     signature: of the chart's mask if is_plain, until `forget_signatures`
     """
 
     __slots__ = (
-        *("exits", "is_between", "is_piece", "is_plain", "is_roomy", "is_unlike", "mode", "moves", "shape"),
+        *("exits", "is_bare", "is_between", "is_piece", "is_plain", "is_roomy", "is_unlike", "mode", "moves", "shape"),
         *("signature", "state", "told", "unsafe"),
     )
 
@@ -72,8 +72,7 @@ class Spot:
         self.moves: dict[int, Spot | None] = {}
         self.exits: dict[int, int] = {}
         self.unsafe: Unsafe | None = None
-        self.is_roomy = False
-        self.is_plain = False
+        self.is_roomy = self.is_bare = self.is_plain = False
         self.signature = NO_SIGNATURE
 
 
@@ -272,14 +271,25 @@ class SettledSpots:
             if not is_roomy and mode == NAME_TEXT:
                 is_roomy = self._effects.stays_roomy(state, trail(), allowed())
         met = [*unsafe.wholes, *unsafe.words]
-        if spot.is_between and (spot.is_unlike or spot.told == SETTLED):
-            # Values that single tokens contain are neither written nor in progress (`_differs`).
+        if spot.is_between and (spot.is_unlike or spot.is_piece or spot.told == SETTLED):
+            # Values that single tokens contain are neither written nor in progress (`_differs`, `allows_all`).
             met = [each for each in met if each not in self._summaries.whole]
         is_met = bool(unsafe.tested or met or (self._open_names and unsafe.named))
         is_loose = spot.told == EARLY and (unsafe.loose or unsafe.members)
-        spot.is_plain = is_roomy and not (is_met or is_loose or spot.is_piece)
+        spot.is_bare = is_roomy and not (is_met or is_loose)
+        spot.is_plain = spot.is_bare and not spot.is_piece
         spot.is_roomy = is_roomy
         spot.unsafe = unsafe
+
+    def allows_all(self, spot: Spot, trail: JSONTrail) -> bool:
+        """Test whether a trail refuses nothing in a spot that is bare."""
+        if not spot.is_piece:
+            return True
+        piece, written, unsafe = self._trails.piece(trail), trail.frame.written, spot.unsafe
+        assert written is not None and unsafe is not None
+        if spot.is_between and (written.has_whole or piece in unsafe.doubled):
+            return False
+        return not written.ends(piece, self._summaries.closers.keys())
 
     def unsafe(self, spot: Spot, trail: JSONTrail, allowed: Copying) -> Unsafe:
         """Return the tokens that may be refused in a spot: by any trail, or by trails with rivals iff this has some."""
