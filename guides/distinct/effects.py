@@ -94,7 +94,7 @@ class Move(NamedTuple):
     then begin; mode: what comes next
     first: where in the token the first item of the array that begins in it begins; -1 if none does
     stays: as in `Effect`; is_same: whether it continues the piece in progress; has_names: whether it contains a name or
-    begins one
+    begins one; ends_name: whether it ends the name in progress
     """
 
     ends: bool
@@ -104,6 +104,7 @@ class Move(NamedTuple):
     stays: bool
     is_same: bool
     has_names: bool
+    ends_name: bool = False
     first: int = -1
 
 
@@ -318,10 +319,10 @@ class Effects:
         known = met.risky.get(key)
         if known is None:
             tokens, groups = self._grouped(met, shape, risky.listed())
-            leave = np.array([not each.stays for each in met.effects], np.bool_)[groups]
-            stay = np.array([each.stays and self._has_names(each) for each in met.effects], np.bool_)[groups]
-            order = np.r_[np.flatnonzero(leave), np.flatnonzero(stay)]
-            known = tokens[order], groups[order], int(np.count_nonzero(leave))
+            onward = np.array([each.goes_on and not each.stays for each in met.effects], np.bool_)[groups]
+            stay = np.array([each.stays and not self._has_names(each) for each in met.effects], np.bool_)[groups]
+            order = np.r_[np.flatnonzero(onward), np.flatnonzero(~(onward | stay))]
+            known = tokens[order], groups[order], int(np.count_nonzero(onward))
             note(met.risky, [key], known, MOST_ALIKE)
         return known
 
@@ -350,11 +351,12 @@ class Effects:
         log: list[Completed] = []
         firsts = _FirstItems()
         found, end = self._reader.read(blank, data, 0, firsts, log)
-        has_names = any(each.is_name for each in log)
+        ends_name = any(each.is_name and not each.begun for each in log)
+        has_names = any(each.is_name and each.begun for each in log)
         if found is None:
             is_told = end >= 0 and not shape.is_deep and not any(each.begun for each in log)
             is_told = is_told and not self._trails.openings.search(data, end)
-            return Move(True, 0, (), AFTER, False, False, has_names) if is_told else None
+            return Move(True, 0, (), AFTER, False, False, has_names, ends_name) if is_told else None
         down, begun = _between(found.frame, blank.frame)
         begins_array = any(each.kind is ARRAY for each in begun)
         if begins_array and (len(firsts.found) != 1 or any(each.is_open for each in begun)):
@@ -365,7 +367,7 @@ class Effects:
         stays = down < shape.depth or is_same
         first = firsts.found[0] if begins_array else -1
         up = tuple(each.kind for each in reversed(begun))
-        return Move(False, down, up, found.mode, stays, is_same, has_names, first)
+        return Move(False, down, up, found.mode, stays, is_same, has_names, ends_name, first)
 
     def _look_groups(
         self, after: Tokens, met: Met, tokens: Tokens, groups: Tokens, found: Unsafe, *, rivals: int

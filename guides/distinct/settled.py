@@ -213,7 +213,10 @@ class SettledSpots:
     def _move(self, spot: Spot, token: int) -> Move | None:
         """Return the move of an allowed token; None if it contains names that may be used already."""
         move = self._effects.move(spot.shape, spot.mode, token)
-        return None if move is None or (self._open_names and move.has_names) else move
+        if move is None or not self._open_names:
+            return move
+        # The name in progress is used by no other member where the item is settled.
+        return None if move.has_names or (move.ends_name and spot.told != SETTLED) else move
 
     def _moved(self, spot: Spot, token: int, after: Spot | None) -> Spot | None:
         spot.moves[token] = after
