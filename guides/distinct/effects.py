@@ -109,6 +109,9 @@ class Move(NamedTuple):
 
 
 _ON = {mode: Move(False, 0, (), mode, True, True, False) for mode in (TEXT, NAME_TEXT)}
+_NUMBERS = (FIRST, ITEM, WORD)
+_DIGITS = -1
+"""Stands for all tokens of digits."""
 _UNSEEN = Move(True, 0, (), WORD, False, False, False)
 
 
@@ -192,8 +195,8 @@ class Met:
         new: list[int] = asked[self._groups[asked] == UNKNOWN].tolist()
         for token in new:
             data = texts[token] or b""
-            # A vocabulary may have a thousand tokens of digits, which have one effect unless zeros are before them.
-            is_number = self.blank.mode in (FIRST, ITEM, WORD) and data.isdigit() and data[0] != 0x30
+            # A vocabulary may have a thousand tokens of digits, which have one effect unless they begin with zero.
+            is_number = self.blank.mode in _NUMBERS and data.isdigit() and data[0] != 0x30
             if not is_number or self._of_digits == UNKNOWN:
                 self._groups[token] = self._group(effect_of(data)) if data else NOTHING
                 self._of_digits = self._groups.item(token) if is_number else self._of_digits
@@ -339,11 +342,12 @@ class Effects:
         if mode in (TEXT, NAME_TEXT) and b'"' not in data and b"\\" not in data:
             return _ON[mode]
         met = self._met(number, mode)
-        found = met.moves.get(token, _UNSEEN)
+        key = _DIGITS if mode in _NUMBERS and data.isdigit() else token
+        found = met.moves.get(key, _UNSEEN)
         if found is _UNSEEN:
             with self._summaries.lock:
                 found = self._look_move(met.blank, self._trails.shapes[number], data)
-                note(met.moves, [token], found)
+                note(met.moves, [key], found)
         return found
 
     def _look_move(self, blank: JSONTrail, shape: Shape, data: bytes) -> Move | None:

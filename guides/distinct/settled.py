@@ -202,7 +202,7 @@ class SettledSpots:
 
     def after_at_once(self, spot: Spot, token: int) -> Spot | None:
         """Return `after` if that takes at most one kernel call; else None."""
-        if spot.told == READ or token in spot.moves:
+        if not (spot.told == SETTLED or spot.is_piece) or token in spot.moves:
             return None
         state = self._steps.after_at_once(spot.state, token)
         move = self._move(spot, token) if state > DEAD else None
