@@ -11,6 +11,7 @@ between items, and for objects whose names must differ.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from ..protocol import DEAD, Mask
 from .continuations import ChartSteps, Continuations
@@ -40,6 +41,7 @@ Copying = Callable[[], Mask]
 NO_SIGNATURE = -2
 
 
+@dataclass(slots=True, eq=False)
 class Spot:
     """A class of places with equal chart state, containers around and mode.
 
@@ -54,26 +56,20 @@ class Spot:
     signature: of the chart's mask if is_plain, until `forget_signatures`
     """
 
-    __slots__ = (
-        *("exits", "is_bare", "is_between", "is_piece", "is_plain", "is_roomy", "is_unlike", "mode", "moves", "shape"),
-        *("signature", "state", "told", "unsafe"),
-    )
-
-    def __init__(
-        self, state: int, shape: int, mode: int, told: int, is_unlike: bool, *, is_between: bool, is_piece: bool
-    ) -> None:
-        self.is_unlike = is_unlike
-        self.is_between = is_between
-        self.is_piece = is_piece
-        self.state = state
-        self.shape = shape
-        self.mode = mode
-        self.told = told
-        self.moves: dict[int, Spot | None] = {}
-        self.exits: dict[int, int] = {}
-        self.unsafe: Unsafe | None = None
-        self.is_roomy = self.is_bare = self.is_plain = False
-        self.signature = NO_SIGNATURE
+    state: int
+    shape: int
+    mode: int
+    told: int
+    is_unlike: bool
+    is_between: bool
+    is_piece: bool
+    moves: dict[int, Spot | None] = field(default_factory=dict[int, "Spot | None"], init=False)
+    exits: dict[int, int] = field(default_factory=dict[int, int], init=False)
+    unsafe: Unsafe | None = None
+    is_roomy: bool = False
+    is_bare: bool = False
+    is_plain: bool = False
+    signature: int = NO_SIGNATURE
 
 
 class SettledSpots:
@@ -132,7 +128,7 @@ class SettledSpots:
             is_between = not self._trails.shapes[shape].depth
             is_new = (mode == TEXT and is_between) or (mode == NAME_TEXT and self._open_names)
             is_piece = told == NAMING or (told == EARLY and is_new)
-            known = self._spots[key] = Spot(*key, is_between=is_between, is_piece=is_piece)
+            known = self._spots[key] = Spot(*key, is_between, is_piece)
             self._trails.states_bytes += EACH_SPOT
         return known
 

@@ -84,22 +84,12 @@ class KeyIndex:
             self._numbers[key] = number
 
     def beginning(self, begin: bytes, count: int) -> Iterator[bytes]:
-        """Yield the keys with a prefix, among the first `count` values."""
-        keys = self._keys
-        at = bisect_left(keys, begin)
-        while at < len(keys) and keys[at].startswith(begin):
-            spend(5)
-            if self._numbers[keys[at]] < count:
-                yield keys[at]
-            at += 1
-
-    def all_beginning(self, begin: bytes, count: int) -> list[bytes]:
         """Return the keys with a prefix, among the first `count` values."""
         keys, numbers = self._keys, self._numbers
         first = bisect_left(keys, begin)
         found = keys[first : bisect_left(keys, begin + _AFTER, first)]
-        spend(len(found))
-        return [key for key in found if numbers[key] < count]
+        spend(len(found) >> 2)
+        return (key for key in found if numbers[key] < count)
 
     def is_among(self, key: bytes, count: int) -> bool:
         """Test whether one of the first `count` values has a key."""
@@ -294,9 +284,7 @@ class WrittenValues:
         if self.count > len(rests):
             return [rest for rest in rests if begin + rest in self]
         size = len(begin)
-        found = [text for text in self._last if isinstance(text, bytes) and text.startswith(begin)]
-        found += self._ledger.texts.all_beginning(begin, self._first)
-        return [rest for text in found if (rest := text[size:]) in rests]
+        return [rest for text in self.beginning(begin) if (rest := text[size:]) in rests]
 
     def containers(self, kind: Kind) -> Rivals:
         """Return the arrays or the objects of the set, cached."""
