@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from itertools import count
 from typing import NamedTuple
@@ -21,13 +20,10 @@ from .continuations import At
 from .effects import EARLY, NAMING, SETTLED, Unsafe
 from .frames import NAME_ESCAPE, PARTIAL, STRINGS, TEXT, TEXT_ESCAPE, WORD, JSONTrail, joined
 from .remembering_guide import FIRST_NUMBER, RememberingGuide
-from .settled import NO_SIGNATURE, Spot
+from .settled import NO_SIGNATURE, Copying, Spot
 from .summaries import FewTokens
 from .trail import SPACE
 from .values import OBJECT, word_of
-
-Copying = Callable[[], Mask]
-"""Returns a copy of the chart's mask; called only if needed."""
 
 
 class Refused(NamedTuple):

@@ -105,15 +105,9 @@ class OpenContainer:
         assert self.written is not None
         if name in self.written:
             return None
+        written, parts, length = self.written.adding(name), self.parts, self.length
         return OpenContainer(
-            self.parent,
-            OBJECT,
-            self.written.adding(name),
-            self.shape,
-            rivals=self.rivals,
-            parts=self.parts,
-            length=self.length,
-            name=name,
+            self.parent, OBJECT, written, self.shape, rivals=self.rivals, parts=parts, length=length, name=name
         )
 
     def having(self, value: Value) -> OpenContainer | None:

@@ -66,27 +66,10 @@ class RememberingGuide(LiftedGuide):
         self._trails = JSONTrails(canonical=canonical, with_names=remembers_names, whole=self._summaries.whole)
         self._continuations = Continuations(self._automaton, self._trails, self._items, self._closing)
         self._chart_steps = ChartSteps(self._automaton, self._tables.bytes, self._prepare, self._summaries.outside)
-        self._effects = Effects(
-            self._automaton,
-            self._trails,
-            self._continuations,
-            self._summaries,
-            self.vocabulary,
-            self._chart_steps,
-            open_names=open_names,
-        )
+        self._effects = Effects(self._continuations, self._summaries, self._chart_steps, open_names=open_names)
+        self._settled = SettledSpots(self._effects, self._items, scarce=scarce_names)
         self._by_bytes = by_bytes
         self._closing.only_shortest = True
-        self._settled = SettledSpots(
-            self._trails,
-            self._continuations,
-            self._summaries,
-            self._chart_steps,
-            self._effects,
-            self._items,
-            open_names=open_names,
-            scarce=scarce_names,
-        )
         # For each state from FIRST_NUMBER on: its spot, and its trail, or the key of the step to it (see `_step`) if
         # the trail has not been read. Two lists, since Python's garbage collector would traverse pairs
         self._spots: list[Spot] = []

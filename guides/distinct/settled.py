@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..protocol import DEAD, Mask
-from .continuations import ChartSteps, Continuations
 from .effects import EARLY, NAMING, NO_RIVALS, READ, SETTLED, SOME_RIVALS, Effects, Move, Unsafe
 from .frames import (
     AFTER,
@@ -30,8 +29,7 @@ from .frames import (
     JSONTrail,
     joined,
 )
-from .summaries import TokenSummaries
-from .trail import Beginnings, JSONTrails, Shape
+from .trail import Beginnings, Shape
 from .values import OBJECT
 
 EACH_SPOT, EACH_MOVE = 500, 100
@@ -76,30 +74,19 @@ class SettledSpots:
     """The spots of one guide; hold the automaton's lock. Only in canonical spelling do spots outlast an item.
 
     items: where items of arrays of unique items begin
-    open_names: whether objects may have names that the schema does not list; scarce: whether these may be so few that
-    an object could use them all; then no object is settled before it ends
+    scarce: whether the names that a schema does not list may be so few that an object could use all; then no object is
+    settled before it ends
     """
 
-    def __init__(
-        self,
-        trails: JSONTrails,
-        continuations: Continuations,
-        summaries: TokenSummaries,
-        steps: ChartSteps,
-        effects: Effects,
-        items: Beginnings,
-        *,
-        open_names: bool,
-        scarce: bool,
-    ) -> None:
-        self._trails = trails
-        self._bounds = continuations.bounds
-        self._summaries = summaries
-        self._steps = steps
-        self._items = items
+    def __init__(self, effects: Effects, items: Beginnings, *, scarce: bool) -> None:
         self._effects = effects
-        self._follows_items = trails.canonical and not items.beside_free
-        self._open_names = open_names
+        self._items = items
+        self._trails = effects.continuations.trails
+        self._bounds = effects.continuations.bounds
+        self._summaries = effects.summaries
+        self._steps = effects.steps
+        self._open_names = effects.open_names
+        self._follows_items = self._trails.canonical and not items.beside_free
         self._scarce = scarce
         self._spots: dict[tuple[int, int, int, int, bool], Spot] = {}
 

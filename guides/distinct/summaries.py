@@ -62,6 +62,7 @@ class FewTokens(NamedTuple):
 class TokenSummaries:
     """Tables of the tokens of a vocabulary.
 
+    tokens: their bytes, None where a token has none
     closers: the text before a quote that may end a string, with the tokens that have it
     spelt: the texts between two quotes of a token, which include all complete strings; spelt_begins: their prefixes
     whole: these, words that a token may force, and the empty containers
@@ -82,7 +83,7 @@ class TokenSummaries:
     def __init__(self, vocabulary: Vocabulary) -> None:
         tokens = vocabulary.tokens
         self._words = (vocabulary.size + 31) // 32
-        self._tokens = tokens
+        self.tokens = tokens
         texts = _Counts(VocabularyTables.of(vocabulary).bytes)
         at_once = texts.first(_BOUNDS)
         self.enders = self._find_enders(texts, at_once)
@@ -157,7 +158,7 @@ class TokenSummaries:
 
     def text(self, token: int) -> bytes:
         """Return the bytes of a token."""
-        return self._tokens[token] or b""
+        return self.tokens[token] or b""
 
     def packed(self, tokens: Sequence[int] | NDArray[np.intp]) -> Mask:
         """Return the mask of some tokens."""
