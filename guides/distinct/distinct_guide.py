@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import count
 from typing import NamedTuple
@@ -231,7 +232,7 @@ class DistinctGuide(RememberingGuide):
             tried.update(tokens_of(allowed() & self._summaries.quoted if is_robust else allowed()))
             return ()
         for text in targets.kept(piece):
-            tried.update(self._summaries.closers.get(text[len(piece) :], ()))
+            tried.update(self._ending(text[len(piece) :], allowed, is_word=False))
         if not self._continuations.bounds.is_robust(state):
             tried.update(self._summaries.spelling_on(piece, targets.beginning(piece)))
         return self._ends(trail, tried)
@@ -257,12 +258,17 @@ class DistinctGuide(RememberingGuide):
             if refused is not None and word_of(begin + head) in refused:
                 found.append(head)
             else:
-                tried.update(self._summaries.enders.get(head, ()))
+                tried.update(self._ending(head, allowed, is_word=True))
         mantissa, power, _ = begin.lower().partition(b"e")
         if not mantissa.strip(b"-0."):
             # Zero is one value, with any exponent.
             tried.update(tokens_of(allowed() & (~self._summaries.ending if power else self._summaries.powers)))
         return tuple(found)
+
+    def _ending(self, rest: bytes, allowed: Copying, *, is_word: bool) -> Sequence[int]:
+        """Return tokens that begin with an ending: all that the chart allows, and perhaps others."""
+        few, many = self._summaries.ending_with(rest, is_word=is_word)
+        return few if many is None else tokens_of(allowed() & many)
 
     def _refusable(self, state: int, mask: Mask) -> FewTokens:
         """Return the tokens of a mask that may contain a repeated value or begin a trail, where there is no trail."""

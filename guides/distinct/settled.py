@@ -268,9 +268,7 @@ class SettledSpots:
         spot.unsafe = unsafe
 
     def allows_all(self, spot: Spot, trail: JSONTrail) -> bool:
-        """Test whether a trail refuses nothing in a spot that is bare."""
-        if not spot.is_piece:
-            return True
+        """Test whether a trail refuses nothing in a bare spot with a piece in progress."""
         piece, written, unsafe = self._trails.piece(trail), trail.frame.written, spot.unsafe
         assert written is not None and unsafe is not None
         if spot.is_between and (written.has_whole or piece in unsafe.doubled):
