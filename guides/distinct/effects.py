@@ -351,7 +351,7 @@ class Effects:
         has_names = has_names or begins_name or found.mode == NAME_ESCAPE
         stays = down < shape.depth or is_same
         first = firsts[0] if begins_array else -1
-        up = tuple(each.kind for each in reversed(begun))
+        up: tuple[Kind, ...] = tuple(each.kind for each in reversed(begun))
         return Move(False, down, up, found.mode, stays, is_same, has_names, ends_name, first)
 
     def _look_groups(
