@@ -78,8 +78,8 @@ class Continuations:
     """
 
     def __init__(self, automaton: ChartAutomaton, trails: JSONTrails, items: Beginnings, closing: Closing) -> None:
-        self._automaton = automaton
-        self._trails = trails
+        self.automaton = automaton
+        self.trails = trails
         self._closing = closing
         self.bounds = CardinalityBounds(automaton, trails, items)
         self._serials: dict[Any, int] = {}
@@ -92,7 +92,7 @@ class Continuations:
         """Test whether nothing in progress can equal a written value."""
         mode, frame = trail.mode, trail.frame
         if mode in PARTIAL:
-            return self._trails.is_free(trail)
+            return self.trails.is_free(trail)
         if frame.rivals:
             return False
         if mode == NAME or (mode in (ITEM, FIRST) and frame.kind is ARRAY):
@@ -145,7 +145,7 @@ class Continuations:
             if behind != after and (behind == DEAD or self.needed(behind) > self.needed(after)):
                 return False
             after = behind
-            self._automaton.keep(np.array([after], np.int32))
+            self.automaton.keep(np.array([after], np.int32))
             state = after
         return True
 
@@ -154,7 +154,7 @@ class Continuations:
         return self._all_needed([state])[0]
 
     def _all_needed(self, states: list[int]) -> list[int]:
-        ready = [self._automaton.ready(state) for state in states]
+        ready = [self.automaton.ready(state) for state in states]
         return self._closing.bytes_needed(np.array(ready, np.int32)).tolist()
 
     # Searches

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import partial
 from itertools import count
 from typing import NamedTuple
@@ -21,13 +21,10 @@ from .continuations import At
 from .effects import EARLY, NAMING, SETTLED, Unsafe
 from .frames import NAME_ESCAPE, PARTIAL, STRINGS, TEXT, TEXT_ESCAPE, WORD, JSONTrail, joined
 from .remembering_guide import FIRST_NUMBER, RememberingGuide
-from .settled import NO_SIGNATURE, Spot
+from .settled import NO_SIGNATURE, Copying, Spot
 from .summaries import FewTokens
 from .trail import SPACE
 from .values import OBJECT, word_of
-
-Copying = Callable[[], Mask]
-"""Returns a copy of the chart's mask; called only if needed."""
 
 
 class Refused(NamedTuple):
@@ -78,7 +75,8 @@ class DistinctGuide(RememberingGuide):
         """Return the mask key of a state in a spot, and its row."""
         # The chart's row comes first, since computing it forgets outdated signatures
         key, row = NO_SIGNATURE, super().row(spot.state)
-        if not spot.is_plain:
+        read = self._reads[state - FIRST_NUMBER]
+        if not (spot.is_plain or (spot.is_bare and not isinstance(read, int) and self._settled.allows_all(spot, read))):
             with self._meter:
                 spot, key = self._looked(state, spot)
             row = super().row(spot.state)
@@ -102,11 +100,15 @@ class DistinctGuide(RememberingGuide):
             self._settled.look(spot, partial(self._allowed, spot), partial(self._trail, state))
         if spot.is_plain:
             return spot, NO_SIGNATURE
+        is_read = not isinstance(self._reads[state - FIRST_NUMBER], int)
         trail = self._trail(state)
-        if spot.told in (EARLY, NAMING) and (settled := self._settled.spot(spot.state, trail)) is not spot:
-            self._places[state - FIRST_NUMBER] = settled, trail
-            return self._looked(state, settled)
-        return spot, self._lacking_key(spot, trail)
+        if not is_read and spot.told in (EARLY, NAMING):
+            settled = self._settled.spot(spot.state, trail)
+            if settled is not spot:
+                self._spots[state - FIRST_NUMBER] = settled
+                return self._looked(state, settled)
+        is_whole = spot.is_bare and self._settled.allows_all(spot, trail)
+        return spot, NO_SIGNATURE if is_whole else self._lacking_key(spot, trail)
 
     def _allowed(self, spot: Spot) -> Mask:
         """Return a copy of the chart's mask in a spot."""
@@ -136,11 +138,15 @@ class DistinctGuide(RememberingGuide):
         self._lacks.clear()
 
     def _without(self, mask: Mask, refused: Refused) -> Mask:
-        ending = self._summaries.ending_word if refused.are_words else self._summaries.ending_string
+        tokens = list(refused.tokens)
         for rest in refused.endings:
-            mask &= ~ending(rest)
-        for token in refused.tokens:
-            mask[token >> 5] &= ~np.uint32(1 << (token & 31))
+            few, many = self._summaries.ending_with(rest, is_word=refused.are_words)
+            tokens += few
+            if many is not None:
+                mask &= ~many
+        words = memoryview(mask)  # faster than NumPy for single numbers  # type: ignore[arg-type]
+        for token in tokens:
+            words[token >> 5] &= ~(1 << (token & 31))
         return mask
 
     def _refused(self, spot: Spot, trail: JSONTrail, allowed: Copying) -> Refused | None:
@@ -151,7 +157,7 @@ class DistinctGuide(RememberingGuide):
         """
         state, mode = spot.state, trail.mode
         unsafe = self._settled.unsafe(spot, trail, allowed)
-        tried, refused = self._matched(unsafe, trail)
+        tried, refused = self._matched(unsafe, trail) if unsafe.every() else (set[int](), list[int]())
         endings: tuple[bytes, ...] = ()
         if spot.is_piece:
             tried.update(unsafe.loose)
@@ -226,7 +232,7 @@ class DistinctGuide(RememberingGuide):
             tried.update(tokens_of(allowed() & self._summaries.quoted if is_robust else allowed()))
             return ()
         for text in targets.kept(piece):
-            tried.update(tokens_of(allowed() & self._summaries.ending_string(text[len(piece) :])))
+            tried.update(self._ending(text[len(piece) :], allowed, is_word=False))
         if not self._continuations.bounds.is_robust(state):
             tried.update(self._summaries.spelling_on(piece, targets.beginning(piece)))
         return self._ends(trail, tried)
@@ -252,12 +258,17 @@ class DistinctGuide(RememberingGuide):
             if refused is not None and word_of(begin + head) in refused:
                 found.append(head)
             else:
-                tried.update(tokens_of(allowed() & self._summaries.ending_word(head)))
+                tried.update(self._ending(head, allowed, is_word=True))
         mantissa, power, _ = begin.lower().partition(b"e")
         if not mantissa.strip(b"-0."):
             # Zero is one value, with any exponent.
             tried.update(tokens_of(allowed() & (~self._summaries.ending if power else self._summaries.powers)))
         return tuple(found)
+
+    def _ending(self, rest: bytes, allowed: Copying, *, is_word: bool) -> Sequence[int]:
+        """Return tokens that begin with an ending: all that the chart allows, and perhaps others."""
+        few, many = self._summaries.ending_with(rest, is_word=is_word)
+        return few if many is None else tokens_of(allowed() & many)
 
     def _refusable(self, state: int, mask: Mask) -> FewTokens:
         """Return the tokens of a mask that may contain a repeated value or begin a trail, where there is no trail."""
@@ -265,16 +276,17 @@ class DistinctGuide(RememberingGuide):
 
     def _refuse(self, state: int, mask: Mask) -> None:
         """Remove tokens from a mask that contain a repeated value, outside trails."""
-        is_inside = self._within is not None and self._settled.is_inside(self._within)
-        nested = self._summaries.nested.within(mask)
-        if is_inside and not nested.bits.any():
-            return
+        within, found = self._within, None
+        if within is not None and self._settled.is_inside(within):
+            found = self._summaries.nested[within.mode in STRINGS].within(mask)
+            if not found.bits.any():
+                return
         with self._meter:
             if self._items.beside_free:
                 mask &= self._summaries.inside
             if self._automaton.chart.states.item(state, KEPT) < 0:
                 self._automaton.keep(np.array([state], np.int32))
-            found = nested if is_inside else self._refusable(state, mask)
+            found = self._refusable(state, mask) if found is None else found
             if not found.bits.any():
                 return
             tokens = self._to_try(state, found)

@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...tokenizers_adapter import Vocabulary
-from ..chart.automaton import ChartAutomaton
 from ..limits import spend
 from ..protocol import DEAD, Mask, tokens_of
 from .cardinality import MAX_KNOWN, note
@@ -20,6 +18,7 @@ from .continuations import ChartSteps, Continuations
 from .frames import (
     AFTER,
     COLON,
+    FIRST,
     ITEM,
     NAME,
     NAME_ESCAPE,
@@ -35,8 +34,8 @@ from .frames import (
     joined,
 )
 from .summaries import TokenSummaries
-from .trail import LEVELS, NO_PLACES, SPACE, Completed, JSONTrails, Shape
-from .values import ARRAY, OBJECT, Container, Value, WordBegin, word_of
+from .trail import LEVELS, NO_PLACES, SPACE, Completed, JSONTrails, ReadPlaces, Shape
+from .values import ARRAY, OBJECT, Container, Kind, Value, WordBegin, word_of
 
 Tokens = NDArray[np.int32]
 _HEAD = re.compile(rb'(?:[^"\\]|\\.)*', re.DOTALL)
@@ -60,7 +59,7 @@ class Effect(NamedTuple):
 
     trail: the trail after the token, from a trail without values
     wholes: complete items in the token, of an array of unique items; names: complete names in it, of the object
-    is_told: whether the effect is known without the trail's values
+    is_told: whether the effect is known without the trail's values; is_told_settled: or else in a settled item
     goes_on: whether something begins in the token after which a completion may not exist
     is_loose: whether the token completes a value or stays between values, so that rivals of the container matter
     stays: whether the whole token lies in the item in which it begins
@@ -79,6 +78,7 @@ class Effect(NamedTuple):
     begins_word: bool = False
     stays_free: bool = False
     member: Value | None = None
+    is_told_settled: bool = False
 
 
 ENDED = Effect(None, (), frozenset(), is_told=True, goes_on=False, is_loose=True)
@@ -88,23 +88,38 @@ UNTOLD = Effect(None, (), frozenset(), is_told=False, goes_on=False, is_loose=Tr
 class Move(NamedTuple):
     """The effect of a token on a place, assuming that its values are allowed.
 
-    ends: whether the trail ends with the token; if not: down: number of containers that end; up: number of objects that
+    ends: whether the trail ends with the token; if not: down: number of containers that end; up: kinds of those that
     then begin; mode: what comes next
+    first: where in the token the first item of the array that begins in it begins; -1 if none does
     stays: as in `Effect`; is_same: whether it continues the piece in progress; has_names: whether it contains a name or
-    begins one
+    begins one; ends_name: whether it ends the name in progress
     """
 
     ends: bool
     down: int
-    up: int
+    up: tuple[Kind, ...]
     mode: int
     stays: bool
     is_same: bool
     has_names: bool
+    ends_name: bool = False
+    first: int = -1
 
 
-_ON = {mode: Move(False, 0, 0, mode, True, True, False) for mode in (TEXT, NAME_TEXT)}
-_UNSEEN = Move(True, 0, 0, WORD, False, False, False)
+_ON = {mode: Move(False, 0, (), mode, True, True, False) for mode in (TEXT, NAME_TEXT)}
+_NUMBERS = (FIRST, ITEM, WORD)
+_DIGITS = -1
+"""Stands for all tokens of digits."""
+_UNSEEN = Move(True, 0, (), WORD, False, False, False)
+
+
+class _FirstItems(ReadPlaces, list[int]):
+    """Places in a text read without a chart: lists where the first items of arrays begin."""
+
+    def may_differ(self, at: int) -> bool:
+        """See `ReadPlaces.may_differ`."""
+        self.append(at)
+        return False
 
 
 @dataclass(slots=True)
@@ -162,7 +177,7 @@ class Met:
         self.blank = blank
         self.effects: list[Effect] = []
         self.moves: dict[int, Move | None] = {}
-        self.risky: dict[tuple[bool, bytes], tuple[Tokens, Tokens]] = {}
+        self.risky: dict[tuple[bool, bytes], tuple[Tokens, Tokens, int]] = {}
         self._numbers: dict[Any, int] = {}
         self._groups = np.full(count, UNKNOWN, np.int32)
 
@@ -173,8 +188,15 @@ class Met:
         asked = np.array(tokens, np.int64)
         new: list[int] = asked[self._groups[asked] == UNKNOWN].tolist()
         for token in new:
-            data = texts[token]
-            self._groups[token] = self._group(effect_of(data)) if data else NOTHING
+            data = texts[token] or b""
+            # A vocabulary may have a thousand tokens of digits, which have one effect unless they begin with zero.
+            is_number = self.blank.mode in _NUMBERS and data.isdigit() and data[0] != 0x30
+            number = self._numbers.get(_DIGITS) if is_number else None
+            if number is None:
+                number = self._group(effect_of(data)) if data else NOTHING
+            if is_number:
+                self._numbers[_DIGITS] = number
+            self._groups[token] = number
         asked = asked[self._groups[asked] != NOTHING]
         return asked.astype(np.int32), self._groups[asked]
 
@@ -182,7 +204,7 @@ class Met:
         if effect.is_told and not (effect.is_loose or effect.goes_on or effect.wholes or effect.names):
             return NOTHING
         at, key = effect.trail, None
-        if not effect.is_told:
+        if not (effect.is_told or effect.is_told_settled):
             key = (effect.stays, effect.names)
         elif at is not None:
             written = at.frame.written
@@ -206,40 +228,26 @@ def _likeness(text: bytes | None, mode: int) -> Any:
     if text is None or mode != WORD:
         return text
     mantissa, power, _ = text.lower().partition(b"e")
-    return (
-        text[:1] in b"-0123456789",
-        power,
-        b"." in mantissa,
-        mantissa.strip(b"-0.") != b"",
-        mantissa.strip(b"-0") != b"",
-    )
+    digits = mantissa.strip(b"-0.") != b"", mantissa.strip(b"-0") != b""
+    return text[:1] in b"-0123456789", power, b"." in mantissa, *digits
 
 
 class Effects:
     """Effects of one guide's tokens; hold the automaton's lock."""
 
     def __init__(
-        self,
-        automaton: ChartAutomaton,
-        trails: JSONTrails,
-        continuations: Continuations,
-        summaries: TokenSummaries,
-        vocabulary: Vocabulary,
-        steps: ChartSteps,
-        *,
-        open_names: bool,
+        self, continuations: Continuations, summaries: TokenSummaries, steps: ChartSteps, *, open_names: bool
     ) -> None:
-        self._automaton = automaton
-        self._open_names = open_names
-        self._trails = trails
-        self._continuations = continuations
-        self._summaries = summaries
-        self._texts = vocabulary.tokens
-        self._steps = steps
+        self.continuations = continuations
+        self.summaries = summaries
+        self.steps = steps
+        self.open_names = open_names
+        self._trails = continuations.trails
+        self._texts = summaries.tokens
         # The effect on a trail without values is the same in all guides with the same string spelling.
         with summaries.lock:
             readers = summaries.readers
-            kind = (trails.canonical, trails.with_names)
+            kind = (self._trails.canonical, self._trails.with_names)
             if kind not in readers:
                 readers[kind] = JSONTrails(canonical=kind[0], with_names=kind[1])
             self._reader: JSONTrails = readers[kind]
@@ -264,11 +272,13 @@ class Effects:
     def _find_unsafe(self, allowed: Mask, key: tuple[int, int, int, int]) -> Unsafe:
         state, number, mode, rivals = key
         met = self._met(number, mode)
-        tokens, groups = self._asked(allowed, met, number, mode, rivals)
+        tokens, groups, leaving = self._asked(allowed, met, number, mode, rivals)
         if not len(tokens):
             return SAFE
         # Many states have equal successors.
-        after = self._steps.after_each(state, tokens)
+        after = np.full(len(tokens), DEAD, np.int32)
+        if leaving:
+            after[:leaving] = self.steps.after_each(state, tokens[:leaving])
         alike = (number, mode, rivals, tokens.tobytes(), after.tobytes())
         known = self._alike.get(alike)
         if known is None:
@@ -277,60 +287,72 @@ class Effects:
             note(self._alike, [alike], known, MOST_ALIKE)
         return known
 
-    def _asked(self, allowed: Mask, met: Met, number: int, mode: int, rivals: int) -> tuple[Tokens, Tokens]:
-        """Return the tokens of a mask that may matter, and the numbers of their effects."""
-        shape, summaries = self._trails.shapes[number], self._summaries
+    def _asked(self, allowed: Mask, met: Met, number: int, mode: int, rivals: int) -> tuple[Tokens, Tokens, int]:
+        """Return the tokens of a mask that may matter, the numbers of their effects, and a number of tokens.
+
+        So many, the first ones, matter depending on the state after them.
+        """
+        shape, summaries = self._trails.shapes[number], self.summaries
         if rivals != SETTLED or not shape.depth:
             some = summaries.quoted if mode in STRINGS else summaries.ending if mode == WORD else allowed
-            return self._grouped(met, shape, tokens_of(allowed & some))
+            tokens, groups = self._grouped(met, shape, tokens_of(allowed & some))
+            return tokens, groups, len(tokens)
         # In the middle of an item only tokens that end it or contain names matter, the same ones in many states.
-        risky = (summaries.naming if self._open_names else summaries.closing)[mode in STRINGS].within(allowed)
-        key = (self._open_names, risky.bits.tobytes())
+        risky = (summaries.naming if self.open_names else summaries.closing)[mode in STRINGS].within(allowed)
+        key = (self.open_names, risky.bits.tobytes())
         known = met.risky.get(key)
         if known is None:
             tokens, groups = self._grouped(met, shape, risky.listed())
-            matters = np.array([not each.stays or self._has_names(each) for each in met.effects], np.bool_)[groups]
-            known = tokens[matters], groups[matters]
+            onward = np.array([each.goes_on and not each.stays for each in met.effects], np.bool_)[groups]
+            stay = np.array([each.stays and not self._has_names(each) for each in met.effects], np.bool_)[groups]
+            order = np.r_[np.flatnonzero(onward), np.flatnonzero(~(onward | stay))]
+            known = tokens[order], groups[order], int(np.count_nonzero(onward))
             note(met.risky, [key], known, MOST_ALIKE)
         return known
 
     def _has_names(self, effect: Effect) -> bool:
-        return self._open_names and bool(effect.names)
+        return self.open_names and bool(effect.names)
 
     def _grouped(self, met: Met, shape: Shape, tokens: list[int]) -> tuple[Tokens, Tokens]:
-        with self._summaries.lock:
+        with self.summaries.lock:
             return met.grouped(tokens, lambda data: self._effect(met.blank, shape, data), self._texts)
 
     def move(self, number: int, mode: int, token: int) -> Move | None:
         """Return the move of a token from a place; None if only a trail can tell."""
-        data = self._summaries.text(token)
+        data = self.summaries.text(token)
         if mode in (TEXT, NAME_TEXT) and b'"' not in data and b"\\" not in data:
             return _ON[mode]
         met = self._met(number, mode)
-        found = met.moves.get(token, _UNSEEN)
+        key = _DIGITS if mode in _NUMBERS and data.isdigit() else token
+        found = met.moves.get(key, _UNSEEN)
         if found is _UNSEEN:
-            with self._summaries.lock:
+            with self.summaries.lock:
                 found = self._look_move(met.blank, self._trails.shapes[number], data)
-                note(met.moves, [token], found)
+                note(met.moves, [key], found)
         return found
 
     def _look_move(self, blank: JSONTrail, shape: Shape, data: bytes) -> Move | None:
         spend(EACH_TOKEN)
         log: list[Completed] = []
-        found, end = self._reader.read(blank, data, 0, NO_PLACES, log)
-        has_names = any(each.is_name for each in log)
+        firsts = _FirstItems()
+        found, end = self._reader.read(blank, data, 0, firsts, log)
+        ends_name = any(each.is_name and not each.begun for each in log)
+        has_names = any(each.is_name and each.begun for each in log)
         if found is None:
             is_told = end >= 0 and not shape.is_deep and not any(each.begun for each in log)
             is_told = is_told and not self._trails.openings.search(data, end)
-            return Move(True, 0, 0, AFTER, False, False, has_names) if is_told else None
+            return Move(True, 0, (), AFTER, False, False, has_names, ends_name) if is_told else None
         down, begun = _between(found.frame, blank.frame)
-        if any(each.kind is ARRAY for each in begun):
+        begins_array = any(each.kind is ARRAY for each in begun)
+        if begins_array and (len(firsts) != 1 or any(each.is_open for each in begun)):
             return None
         is_same = not log and not begun and found.mode in PARTIAL and blank.mode in PARTIAL
         begins_name = found.mode == NAME_TEXT and not is_same
         has_names = has_names or begins_name or found.mode == NAME_ESCAPE
         stays = down < shape.depth or is_same
-        return Move(False, down, len(begun), found.mode, stays, is_same, has_names)
+        first = firsts[0] if begins_array else -1
+        up: tuple[Kind, ...] = tuple(each.kind for each in reversed(begun))
+        return Move(False, down, up, found.mode, stays, is_same, has_names, ends_name, first)
 
     def _look_groups(
         self, after: Tokens, met: Met, tokens: Tokens, groups: Tokens, found: Unsafe, *, rivals: int
@@ -353,7 +375,7 @@ class Effects:
             if rivals == SETTLED and effect.stays and (effect.is_told or not self._has_names(effect)):
                 self._note(found, alike, effect, effect.names)
                 continue
-            if not effect.is_told:
+            if not (effect.is_told or (rivals == SETTLED and effect.is_told_settled)):
                 found.tested.extend(alike)
                 continue
             name = None if with_rivals else self._free_name(target, met.blank, effect)
@@ -370,7 +392,7 @@ class Effects:
             found.wholes.setdefault(whole, []).extend(tokens)
             if isinstance(whole, bytes):
                 for token in tokens:
-                    head = _HEAD.match(self._summaries.text(token))
+                    head = _HEAD.match(self.summaries.text(token))
                     if head and whole.endswith(head.group()):
                         found.doubled.setdefault(whole[: len(whole) - head.end()], []).append(token)
         for name in names:
@@ -384,7 +406,7 @@ class Effects:
         # The blank trail does not know which name is in progress before the token; that name is then used.
         if at.frame.parent is not blank.frame.parent or blank.mode in (NAME_TEXT, NAME_ESCAPE):
             return None
-        name = self._continuations.bounds.some_name(state, at.mode, at.text)
+        name = self.continuations.bounds.some_name(state, at.mode, at.text)
         return None if name in effect.names else name
 
     def _note_loose(self, state: int, blank: JSONTrail, effect: Effect, tokens: list[int], found: Unsafe) -> None:
@@ -414,7 +436,7 @@ class Effects:
             more = None if is_met else frozenset[bytes]()
         if more is not None:
             return self._note(found, tokens, effect, effect.names | more)
-        rest = self._continuations.bounds.ending(state) if effect.begins_word else None
+        rest = self.continuations.bounds.ending(state) if effect.begins_word else None
         if rest is None:
             found.tested.extend(tokens)
         else:
@@ -426,13 +448,13 @@ class Effects:
         """Return the names to write before a piece with very many possible values; None if no such piece is found."""
         if state == DEAD:
             return frozenset()  # the chart does not allow it
-        mode, kind, bounds = trail.mode, trail.frame.kind, self._continuations.bounds
+        mode, kind, bounds = trail.mode, trail.frame.kind, self.continuations.bounds
         if mode in PARTIAL:
             if bounds.is_various(state, trail):
                 return frozenset()
             rest = bounds.ending(state) if mode == WORD else None
             if rest is not None and kind is OBJECT:
-                behind = self._automaton.read(state, rest + b",")
+                behind = self.continuations.automaton.read(state, rest + b",")
                 return None if behind == DEAD else bounds.room(behind, NAME, kind)
             if mode not in (TEXT, NAME_TEXT) or kind is not OBJECT:
                 return None
@@ -445,24 +467,24 @@ class Effects:
             if len(self._narrow) >= MAX_KNOWN >> 4:
                 self._narrow.clear()
             known = self._narrow[state] = Narrow({}, {})
-            tokens = tokens_of(allowed() & ~self._summaries.ending)
+            tokens = tokens_of(allowed() & ~self.summaries.ending)
             spend(EACH_TOKEN * len(tokens))
-            for token, after in zip(tokens, self._steps.after_each(state, tokens).tolist(), strict=True):
+            for token, after in zip(tokens, self.steps.after_each(state, tokens).tolist(), strict=True):
                 data = self._texts[token] or b""
-                if not self._continuations.bounds.is_wide(after):
-                    rest = self._continuations.bounds.ending(after)
+                if not self.continuations.bounds.is_wide(after):
+                    rest = self.continuations.bounds.ending(after)
                     endings = known.powers if data[:1] in b"eE" else known.others
                     endings[token] = None if rest is None else data + rest
         return known
 
     def stays_roomy(self, state: int, trail: JSONTrail, allowed: Mask) -> bool:
         """Test whether very many values remain possible after a name in progress, for every next token."""
-        bounds, summaries = self._continuations.bounds, self._summaries
+        bounds, summaries = self.continuations.bounds, self.summaries
         tokens = tokens_of(allowed & ~summaries.quoted)
         if len(tokens) > MOST_FOLLOWED:
             return False
         begin = joined(trail.text)
-        for token, after in zip(tokens, self._steps.after_each(state, tokens).tolist(), strict=True):
+        for token, after in zip(tokens, self.steps.after_each(state, tokens).tolist(), strict=True):
             data = summaries.text(token)
             if b"\\" in data or bounds.room(after, trail.mode, trail.frame.kind, begin + data) is None:
                 return False
@@ -470,7 +492,7 @@ class Effects:
 
     def met_words(self, narrow: Narrow, begin: bytes, targets: Targets) -> tuple[list[bytes], list[int]]:
         """Return the endings that make a word one of the targets, and the tokens after which it may have to be one."""
-        ends = [head for head in self._summaries.enders_of(begin) if word_of(begin + head) in targets]
+        ends = [head for head in self.summaries.enders_of(begin) if word_of(begin + head) in targets]
         endings = narrow.others
         if narrow.powers and targets.continues_word(WordBegin(begin + b"e")):
             endings = {**endings, **narrow.powers}
@@ -480,9 +502,9 @@ class Effects:
         """Return the effects for containers of a shape, shared by all guides with the same string spelling."""
         own = self._mets.get((number, mode))
         if own is None:
-            shape, known = self._trails.shapes[number], self._summaries.effects
+            shape, known = self._trails.shapes[number], self.summaries.effects
             key = (self._reader.canonical, self._reader.with_names, shape.kinds, mode)
-            with self._summaries.lock:
+            with self.summaries.lock:
                 if key not in known:
                     note(known, [key], Met(self._blank(self._reader, shape, mode), len(self._texts)), MOST_SHARED)
                 own = known[key]
@@ -495,7 +517,7 @@ class Effects:
         found, end = self._reader.read(blank, data, 0, NO_PLACES, log)
         if end < 0:
             return UNTOLD
-        closed = sum(isinstance(each.value, Container) and not each.begun for each in log)
+        closed = [at for at, each in enumerate(log) if isinstance(each.value, Container) and not each.begun]
         fresh = [each for each in log if each.begun]
         outside = [each for each in fresh if not each.inside]
         values = [each.value for each in outside if not each.is_name]
@@ -508,11 +530,14 @@ class Effects:
         down, begun = _between(found.frame, blank.frame)
         stays = down < shape.depth
         untold = UNTOLD._replace(stays=stays, names=frozenset(each.value for each in log if each.is_name))
-        if is_untold or sum(each.inside and not each.is_name for each in fresh) > 1 or (closed and outside):
+        is_told = not (closed and outside)
+        # Parts of a settled item do not matter. Items behind it do, and names.
+        is_part = bool(closed) and not (is_watched or untold.names or any(each.begun for each in log[closed[0] :]))
+        if is_untold or sum(each.inside and not each.is_name for each in fresh) > 1 or not (is_told or is_part):
             return untold
         member: Value | None = None
         if not is_watched:
-            if values and blank.mode in (ITEM, COLON) and not isinstance(values[0], Container):
+            if is_told and values and blank.mode in (ITEM, COLON) and not isinstance(values[0], Container):
                 member = values[0]
             values = []
         is_after = found.mode == AFTER and not begun
@@ -522,17 +547,9 @@ class Effects:
         if names and blank.mode in (NAME_TEXT, NAME_ESCAPE):
             return untold  # one of them may equal the name in progress before the token
         begins_word = found.mode == WORD and joined(found.text) == data.lstrip(SPACE)
+        is_loose, free = is_after or bool(log), self._stays_free(found, blank)
         return Effect(
-            found,
-            tuple(values),
-            names,
-            True,
-            goes_on,
-            is_after or bool(log),
-            stays,
-            begins_word,
-            self._stays_free(found, blank),
-            member,
+            found, tuple(values), names, is_told, goes_on, is_loose, stays, begins_word, free, member, is_part
         )
 
     def _stays_free(self, at: JSONTrail, blank: JSONTrail) -> bool:
@@ -544,7 +561,7 @@ class Effects:
             return frame.name is not None
         # Deeper in the object, earlier parts of the containers would matter.
         is_directly_in = frame.parent is not None and frame.parent.parent is around
-        return is_directly_in and not frame.length and self._continuations.is_settled(at)
+        return is_directly_in and not frame.length and self.continuations.is_settled(at)
 
     def _blank(self, trails: JSONTrails, shape: Shape, mode: int) -> JSONTrail:
         """Return a trail without values in containers of a shape."""

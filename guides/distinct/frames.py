@@ -6,6 +6,7 @@ Items, members and bytes in progress are persistent lists with shared prefixes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..limits import spend
@@ -64,45 +65,29 @@ def more_of(text: Text | None, data: bytes) -> Text:
     return Chain(text, data)
 
 
+@dataclass(slots=True, eq=False)
 class OpenContainer:
     """An open container.
 
     written: items of an array of unique items; names of an object; None for other arrays
+    is_open: whether it is still unknown if items must differ; the first item decides
     parts: the items or members; length: their number; name: of the member whose value comes, else None
     rivals: written containers that this one may still equal; it must not, if the containers around equal theirs too
     shape: number shared by frames in containers of the same kinds
+    serial: number shared by frames with equal continuations; 0 until computed
     """
 
-    __slots__ = (
-        *("_targets", "is_open", "kind", "length", "name", "parent", "parts", "rivals", "serial", "shape", "written"),
-    )
-
-    def __init__(
-        self,
-        parent: OpenContainer | None,
-        kind: Kind,
-        written: WrittenValues | None,
-        shape: int,
-        *,
-        is_open: bool = False,
-        rivals: Rivals = (),
-        parts: Chain | None = None,
-        length: int = 0,
-        name: bytes | None = None,
-    ) -> None:
-        self.parent = parent
-        self.kind: Kind = kind
-        self.written = written
-        self.shape = shape
-        # Whether it is still unknown if items must differ; the first item decides
-        self.is_open = is_open
-        self.rivals = rivals
-        self.parts = parts
-        self.length = length
-        self.name = name
-        self._targets: Targets | None = None
-        # Number shared by frames with equal continuations; 0 until computed
-        self.serial = 0
+    parent: OpenContainer | None
+    kind: Kind
+    written: WrittenValues | None
+    shape: int
+    is_open: bool = field(default=False, kw_only=True)
+    rivals: Rivals = field(default=(), kw_only=True)
+    parts: Chain | None = field(default=None, kw_only=True)
+    length: int = field(default=0, kw_only=True)
+    name: bytes | None = field(default=None, kw_only=True)
+    serial: int = field(default=0, init=False)
+    _targets: Targets | None = field(default=None, init=False)
 
     @property
     def targets(self) -> Targets:
@@ -120,15 +105,9 @@ class OpenContainer:
         assert self.written is not None
         if name in self.written:
             return None
+        written, parts, length = self.written.adding(name), self.parts, self.length
         return OpenContainer(
-            self.parent,
-            OBJECT,
-            self.written.adding(name),
-            self.shape,
-            rivals=self.rivals,
-            parts=self.parts,
-            length=self.length,
-            name=name,
+            self.parent, OBJECT, written, self.shape, rivals=self.rivals, parts=parts, length=length, name=name
         )
 
     def having(self, value: Value) -> OpenContainer | None:
@@ -178,7 +157,9 @@ class Targets:
 
     def continues(self, begin: bytes) -> bool:
         """Test whether one of the strings has a prefix."""
-        return next(self.beginning(begin), None) is not None
+        if self.written is not None and self.written.continues(begin):
+            return True
+        return bool(self.parts) and next(self.kept(begin), None) is not None
 
     def continues_word(self, begin: WordBegin) -> bool:
         """Test whether one of the numbers or words may begin so."""
@@ -203,16 +184,14 @@ class Targets:
         return tuple(dict.fromkeys((*parts, *written))) if parts else written
 
 
+@dataclass(slots=True, eq=False)
 class JSONTrail:
     """The place of a text: innermost container, mode, and piece in progress.
 
     is_free: whether the piece can equal no target; None until computed
     """
 
-    __slots__ = ("frame", "is_free", "mode", "text")
-
-    def __init__(self, frame: OpenContainer, mode: int, text: Text | None = None, is_free: bool | None = None) -> None:
-        self.frame = frame
-        self.mode = mode
-        self.text = text
-        self.is_free = is_free
+    frame: OpenContainer
+    mode: int
+    text: Text | None = None
+    is_free: bool | None = None

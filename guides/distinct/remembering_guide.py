@@ -66,39 +66,23 @@ class RememberingGuide(LiftedGuide):
         self._trails = JSONTrails(canonical=canonical, with_names=remembers_names, whole=self._summaries.whole)
         self._continuations = Continuations(self._automaton, self._trails, self._items, self._closing)
         self._chart_steps = ChartSteps(self._automaton, self._tables.bytes, self._prepare, self._summaries.outside)
-        self._effects = Effects(
-            self._automaton,
-            self._trails,
-            self._continuations,
-            self._summaries,
-            self.vocabulary,
-            self._chart_steps,
-            open_names=open_names,
-        )
+        self._effects = Effects(self._continuations, self._summaries, self._chart_steps, open_names=open_names)
+        self._settled = SettledSpots(self._effects, self._items, scarce=scarce_names)
         self._by_bytes = by_bytes
         self._closing.only_shortest = True
-        self._settled = SettledSpots(
-            self._trails,
-            self._continuations,
-            self._summaries,
-            self._chart_steps,
-            self._effects,
-            self._items,
-            open_names=open_names,
-            scarce=scarce_names,
-        )
         # For each state from FIRST_NUMBER on: its spot, and its trail, or the key of the step to it (see `_step`) if
-        # the trail has not been read
-        self._places: list[tuple[Spot, JSONTrail | int]] = []
+        # the trail has not been read. Two lists, since Python's garbage collector would traverse pairs
+        self._spots: list[Spot] = []
+        self._reads: list[JSONTrail | int] = []
         self._numbers: dict[tuple[int, bytes], int] = {}
 
     def _spot(self, state: int) -> Spot | None:
         """Return the spot of a state; None for the chart's own. Raises StateError."""
         if state < FIRST_NUMBER:
             return None
-        if state - FIRST_NUMBER >= len(self._places):
+        if state - FIRST_NUMBER >= len(self._spots):
             raise no_state(state)
-        return self._places[state - FIRST_NUMBER][0]
+        return self._spots[state - FIRST_NUMBER]
 
     def _place(self, state: int) -> At:
         """Return the chart state and the trail of a state. Raises StateError."""
@@ -107,18 +91,19 @@ class RememberingGuide(LiftedGuide):
 
     def _trail(self, state: int) -> JSONTrail:
         """Return the trail of a state from FIRST_NUMBER on; read it if necessary."""
-        spot, known = self._places[state - FIRST_NUMBER]
+        index = before = state - FIRST_NUMBER
+        known = self._reads[index]
         if isinstance(known, int):
-            found, before = list[bytes](), spot
+            found = list[bytes]()
             while isinstance(known, int):
                 found.append(self._summaries.text(known & MOST_LEFT))
-                before, known = self._places[(known >> 32) - FIRST_NUMBER]
+                before = (known >> 32) - FIRST_NUMBER
+                known = self._reads[before]
             spend(EACH_READ + len(found))
             data = b"".join(reversed(found))
-            after, _ = self._trails.read(known, data, 0, self._items.places(before.state, data))
+            after, _ = self._trails.read(known, data, 0, self._items.places(self._spots[before].state, data))
             assert after is not None, "what was not read has no end"
-            known = after
-            self._places[state - FIRST_NUMBER] = spot, known
+            known = self._reads[index] = after
         return known
 
     def _number(self, state: int, data: bytes, after: int) -> int:
@@ -168,7 +153,7 @@ class RememberingGuide(LiftedGuide):
 
     def _add(self, spot: Spot, known: JSONTrail | int) -> int:
         """Add a state in a spot, with its trail or the key of the step to it."""
-        count, limits = len(self._places), self._meter.limits
+        count, limits = len(self._spots), self._meter.limits
         if count >= limits.states:
             raise LimitError(
                 f"the constraint has led through more than {limits.states:,} states; simplify it, or raise states= "
@@ -176,7 +161,8 @@ class RememberingGuide(LiftedGuide):
             )
         if count % LOOKS == 0:
             self._meter.check_memory(self._automaton.held_bytes + self.trail_bytes)
-        self._places.append((spot, known))
+        self._reads[count:] = (known,)  # what an interrupt left behind is replaced
+        self._spots.append(spot)
         return FIRST_NUMBER + count
 
     def _note_step(self, key: int, number: int) -> None:
@@ -192,7 +178,7 @@ class RememberingGuide(LiftedGuide):
 
     @property
     def _own_bytes(self) -> int:
-        return self._trails.states_bytes + EACH_STATE * len(self._places)
+        return self._trails.states_bytes + EACH_STATE * len(self._spots)
 
     @property
     def is_worn(self) -> bool:
@@ -261,10 +247,10 @@ class RememberingGuide(LiftedGuide):
     def _new_step(self, state: int, token: int) -> int:
         """Compute `advance` where it is not cached and the token is not EOS."""
         with self._lock:
-            places, index = self._places, state - FIRST_NUMBER
-            count = len(places)
+            spots, index = self._spots, state - FIRST_NUMBER
+            count = len(spots)
             if 0 <= index < count and count % LOOKS and not self._automaton.is_crowded:
-                before, trail = places[index]
+                before, trail = spots[index], self._reads[index]
                 spot = before.moves.get(token)
                 if spot is None and token not in self._twins:
                     spot = self._settled.after_at_once(before, token)
@@ -275,7 +261,8 @@ class RememberingGuide(LiftedGuide):
                     if before.is_piece and not isinstance(trail, int):
                         known = self._trails.longer(trail, self._summaries.text(token))
                         spot = self._settled.spot(spot.state, known) if self._trails.is_free(known) else spot
-                    places.append((spot, known))
+                    self._reads[count:] = (known,)
+                    spots.append(spot)
                     self._cache.steps[step] = number
                     if spot.signature >= 0:
                         self._cache.signatures[number] = spot.signature

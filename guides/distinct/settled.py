@@ -11,9 +11,9 @@ between items, and for objects whose names must differ.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from ..protocol import DEAD, Mask
-from .continuations import ChartSteps, Continuations
 from .effects import EARLY, NAMING, NO_RIVALS, READ, SETTLED, SOME_RIVALS, Effects, Move, Unsafe
 from .frames import (
     AFTER,
@@ -29,8 +29,7 @@ from .frames import (
     JSONTrail,
     joined,
 )
-from .summaries import TokenSummaries
-from .trail import Beginnings, JSONTrails, Shape
+from .trail import Beginnings, Shape
 from .values import OBJECT
 
 EACH_SPOT, EACH_MOVE = 500, 100
@@ -40,6 +39,7 @@ Copying = Callable[[], Mask]
 NO_SIGNATURE = -2
 
 
+@dataclass(slots=True, eq=False)
 class Spot:
     """A class of places with equal chart state, containers around and mode.
 
@@ -49,61 +49,44 @@ class Spot:
     is_piece: whether an item or name is in progress that may equal an earlier one, or very many other values
     moves: spots after tokens, None where the trail must be read; exits: chart states after tokens that end the array
     unsafe: tokens that some trails refuse; None until `look`
-    is_roomy: whether very many values remain possible after all other tokens; is_plain: whether moreover `unsafe` is
-    empty
+    is_roomy: whether very many values remain possible after all other tokens; is_bare: whether moreover `unsafe` has at
+    most items that are not written, see `is_unlike`; is_plain: whether moreover no piece is in progress
     signature: of the chart's mask if is_plain, until `forget_signatures`
     """
 
-    __slots__ = (
-        *("exits", "is_between", "is_piece", "is_plain", "is_roomy", "is_unlike", "mode", "moves", "shape"),
-        *("signature", "state", "told", "unsafe"),
-    )
-
-    def __init__(
-        self, state: int, shape: int, mode: int, told: int, is_unlike: bool, *, is_between: bool, is_piece: bool
-    ) -> None:
-        self.is_unlike = is_unlike
-        self.is_between = is_between
-        self.is_piece = is_piece
-        self.state = state
-        self.shape = shape
-        self.mode = mode
-        self.told = told
-        self.moves: dict[int, Spot | None] = {}
-        self.exits: dict[int, int] = {}
-        self.unsafe: Unsafe | None = None
-        self.is_roomy = False
-        self.is_plain = False
-        self.signature = NO_SIGNATURE
+    state: int
+    shape: int
+    mode: int
+    told: int
+    is_unlike: bool
+    is_between: bool
+    is_piece: bool
+    moves: dict[int, Spot | None] = field(default_factory=dict[int, "Spot | None"], init=False)
+    exits: dict[int, int] = field(default_factory=dict[int, int], init=False)
+    unsafe: Unsafe | None = None
+    is_roomy: bool = False
+    is_bare: bool = False
+    is_plain: bool = False
+    signature: int = NO_SIGNATURE
 
 
 class SettledSpots:
     """The spots of one guide; hold the automaton's lock. Only in canonical spelling do spots outlast an item.
 
     items: where items of arrays of unique items begin
-    open_names: whether objects may have names that the schema does not list; scarce: whether these may be so few that
-    an object could use them all; then no object is settled before it ends
+    scarce: whether the names that a schema does not list may be so few that an object could use all; then no object is
+    settled before it ends
     """
 
-    def __init__(
-        self,
-        trails: JSONTrails,
-        continuations: Continuations,
-        summaries: TokenSummaries,
-        steps: ChartSteps,
-        effects: Effects,
-        items: Beginnings,
-        *,
-        open_names: bool,
-        scarce: bool,
-    ) -> None:
-        self._trails = trails
-        self._bounds = continuations.bounds
-        self._summaries = summaries
-        self._steps = steps
+    def __init__(self, effects: Effects, items: Beginnings, *, scarce: bool) -> None:
         self._effects = effects
-        self._follows_items = trails.canonical and not items.beside_free
-        self._open_names = open_names
+        self._items = items
+        self._trails = effects.continuations.trails
+        self._bounds = effects.continuations.bounds
+        self._summaries = effects.summaries
+        self._steps = effects.steps
+        self._open_names = effects.open_names
+        self._follows_items = self._trails.canonical and not items.beside_free
         self._scarce = scarce
         self._spots: dict[tuple[int, int, int, int, bool], Spot] = {}
 
@@ -132,7 +115,7 @@ class SettledSpots:
             is_between = not self._trails.shapes[shape].depth
             is_new = (mode == TEXT and is_between) or (mode == NAME_TEXT and self._open_names)
             is_piece = told == NAMING or (told == EARLY and is_new)
-            known = self._spots[key] = Spot(*key, is_between=is_between, is_piece=is_piece)
+            known = self._spots[key] = Spot(*key, is_between, is_piece)
             self._trails.states_bytes += EACH_SPOT
         return known
 
@@ -187,6 +170,10 @@ class SettledSpots:
         if move is None:
             return self._moved(spot, token, None)
         stays = self._stays(spot, move)
+        if move.first >= 0:
+            places = self._items.places(spot.state, self._summaries.text(token))
+            if not self._follows_items or places.may_differ(move.first):
+                return self._moved(spot, token, None)
         if not stays:
             if spot.unsafe is None:
                 return None  # not known yet
@@ -198,18 +185,21 @@ class SettledSpots:
 
     def after_at_once(self, spot: Spot, token: int) -> Spot | None:
         """Return `after` if that takes at most one kernel call; else None."""
-        if spot.told == READ or token in spot.moves:
+        if not (spot.told == SETTLED or spot.is_piece) or token in spot.moves:
             return None
         state = self._steps.after_at_once(spot.state, token)
         move = self._move(spot, token) if state > DEAD else None
-        if move is None or not self._stays(spot, move):
+        if move is None or move.first >= 0 or not self._stays(spot, move):
             return None
         return self._moved(spot, token, self._target(spot, move, state, stays=True))
 
     def _move(self, spot: Spot, token: int) -> Move | None:
         """Return the move of an allowed token; None if it contains names that may be used already."""
         move = self._effects.move(spot.shape, spot.mode, token)
-        return None if move is None or (self._open_names and move.has_names) else move
+        if move is None or not self._open_names:
+            return move
+        # The name in progress is used by no other member where the item is settled.
+        return None if move.has_names or (move.ends_name and spot.told != SETTLED) else move
 
     def _moved(self, spot: Spot, token: int, after: Spot | None) -> Spot | None:
         spot.moves[token] = after
@@ -233,8 +223,8 @@ class SettledSpots:
         shape = spot.shape
         for _ in range(move.down):
             shape = self._trails.shapes[shape].around
-        for _ in range(move.up):
-            shape = self._trails.shape(shape, OBJECT, is_watched=False)
+        for kind in move.up:
+            shape = self._trails.shape(shape, kind, is_watched=False)
         mode, told = move.mode, spot.told if stays else EARLY
         if self._trails.shapes[shape].is_deep:
             return None
@@ -267,14 +257,23 @@ class SettledSpots:
             if not is_roomy and mode == NAME_TEXT:
                 is_roomy = self._effects.stays_roomy(state, trail(), allowed())
         met = [*unsafe.wholes, *unsafe.words]
-        if spot.is_between and (spot.is_unlike or spot.told == SETTLED):
-            # Values that single tokens contain are neither written nor in progress (`_differs`).
+        if spot.is_between and (spot.is_unlike or spot.is_piece or spot.told == SETTLED):
+            # Values that single tokens contain are neither written nor in progress (`_differs`, `allows_all`).
             met = [each for each in met if each not in self._summaries.whole]
         is_met = bool(unsafe.tested or met or (self._open_names and unsafe.named))
         is_loose = spot.told == EARLY and (unsafe.loose or unsafe.members)
-        spot.is_plain = is_roomy and not (is_met or is_loose or spot.is_piece)
+        spot.is_bare = is_roomy and not (is_met or is_loose)
+        spot.is_plain = spot.is_bare and not spot.is_piece
         spot.is_roomy = is_roomy
         spot.unsafe = unsafe
+
+    def allows_all(self, spot: Spot, trail: JSONTrail) -> bool:
+        """Test whether a trail refuses nothing in a bare spot with a piece in progress."""
+        piece, written, unsafe = self._trails.piece(trail), trail.frame.written, spot.unsafe
+        assert written is not None and unsafe is not None
+        if spot.is_between and (written.has_whole or piece in unsafe.doubled):
+            return False
+        return not written.ends(piece, self._summaries.closers.keys())
 
     def unsafe(self, spot: Spot, trail: JSONTrail, allowed: Copying) -> Unsafe:
         """Return the tokens that may be refused in a spot: by any trail, or by trails with rivals iff this has some."""

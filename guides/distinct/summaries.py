@@ -24,6 +24,8 @@ Mask = NDArray[np.uint32]
 
 MOST_SPELT = 1 << 14
 """Maximum number of texts with cached tokens."""
+MOST_LISTED = 32
+"""Number of tokens that are removed from a mask one by one."""
 _BOUNDS = b" \t\n\r,]}"
 """Bytes that may follow a number or word."""
 _QUOTE = re.compile(rb'"')
@@ -60,6 +62,7 @@ class FewTokens(NamedTuple):
 class TokenSummaries:
     """Tables of the tokens of a vocabulary.
 
+    tokens: their bytes, None where a token has none
     closers: the text before a quote that may end a string, with the tokens that have it
     spelt: the texts between two quotes of a token, which include all complete strings; spelt_begins: their prefixes
     whole: these, words that a token may force, and the empty containers
@@ -71,7 +74,7 @@ class TokenSummaries:
     complete string
     beginning: tokens that may contain a repeated value outside trails, by (may an item that must differ begin before
     the token, must names differ)
-    nested: tokens in which an array of several items may begin
+    nested: tokens in which an array of several items may begin, if they begin outside a string, or inside
     readers, effects: data shared by the `Effects` of several guides; lock: hold it while using these
     """
 
@@ -80,7 +83,7 @@ class TokenSummaries:
     def __init__(self, vocabulary: Vocabulary) -> None:
         tokens = vocabulary.tokens
         self._words = (vocabulary.size + 31) // 32
-        self._tokens = tokens
+        self.tokens = tokens
         texts = _Counts(VocabularyTables.of(vocabulary).bytes)
         at_once = texts.first(_BOUNDS)
         self.enders = self._find_enders(texts, at_once)
@@ -89,7 +92,7 @@ class TokenSummaries:
         self.closers, self.spelt = self._find_closers(quoted)
         self.whole = frozenset[Value]((*self.spelt, *map(word_of, (b"0", b"true", b"false", b"null")), *EMPTY.values()))
         self.spelt_begins = frozenset(text[:end] for text in self.spelt for end in range(len(text) + 1))
-        self._masks: dict[tuple[int, bytes], Mask] = {}
+        self._masks: dict[tuple[bool, bytes], Mask] = {}
         ends, quotes = texts.of(b"]}") > 0, texts.of(b'"')
         closing = (ends, ends & (quotes > 0))
         self.closing = [FewTokens.of(self.packed(np.flatnonzero(each))) for each in closing]
@@ -112,7 +115,9 @@ class TokenSummaries:
         self.number_enders = {head: each for head, each in self.enders.items() if head[-1:] in b"0123456789"}
         commas = self.packed(with_comma)
         opening = self.packed([token for token in with_comma if _opens(tokens[token] or b"")])
-        self.nested = FewTokens.of(self.packed([token for token in with_comma if _nests(tokens[token] or b"")]))
+        nested = [token for token in with_comma if _nests(tokens[token] or b"")]
+        in_strings = [token for token in nested if quotes[token]]
+        self.nested = [FewTokens.of(self.packed(each)) for each in (nested, in_strings)]
         self.beginning = {
             (differs, with_names): FewTokens.of((commas if differs else opening) | (commas & self.quoted) * with_names)
             for differs in (False, True)
@@ -153,7 +158,7 @@ class TokenSummaries:
 
     def text(self, token: int) -> bytes:
         """Return the bytes of a token."""
-        return self._tokens[token] or b""
+        return self.tokens[token] or b""
 
     def packed(self, tokens: Sequence[int] | NDArray[np.intp]) -> Mask:
         """Return the mask of some tokens."""
@@ -165,20 +170,19 @@ class TokenSummaries:
         """Return the part of `enders` that may complete a word with this beginning."""
         return self.number_enders if begin[:1] in b"-0123456789" else self.enders
 
-    def ending_string(self, rest: bytes) -> Mask:
-        """Return the tokens that begin with the rest of a string and a quote."""
-        return self._mask(self.closers, rest)
+    def ending_with(self, rest: bytes, *, is_word: bool) -> tuple[Sequence[int], Mask | None]:
+        """Return the tokens that begin with the rest of a string and a quote, or of a word and its delimiter.
 
-    def ending_word(self, rest: bytes) -> Mask:
-        """Return the tokens that begin with the rest of a word and its delimiter."""
-        return self._mask(self.enders, rest)
-
-    def _mask(self, tokens: dict[bytes, list[int]], rest: bytes) -> Mask:
-        key = (id(tokens), rest)
+        Few are listed; of many, which few texts end in, there is a mask.
+        """
+        tokens = (self.enders if is_word else self.closers).get(rest, ())
+        if len(tokens) <= MOST_LISTED:
+            return tokens, None
+        key = (is_word, rest)
         known = self._masks.get(key)
         if known is None:
-            known = self._masks[key] = self.packed(tokens.get(rest, []))
-        return known
+            known = self._masks[key] = self.packed(tokens)
+        return (), known
 
     def spelling_on(self, begin: bytes, texts: Iterator[bytes]) -> set[int]:
         """Return the tokens that spell a next piece of one of the texts, after their common prefix `begin`."""

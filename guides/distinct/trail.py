@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...kernels.answers import DEAD
@@ -33,6 +34,7 @@ from .frames import (
     WORD,
     JSONTrail,
     OpenContainer,
+    Text,
     items_of,
     joined,
     more_of,
@@ -179,7 +181,8 @@ class JSONTrails:
         If the trail ends: None and the position, or None and -1 where a value is refused. log: receives completed
         values
         """
-        return _Reading(self, trail, data, at, places, log).result()
+        free = trail.is_free or None
+        return _Reading(self, data, at, places, log, trail.frame, trail.mode, trail.text, free).result()
 
     def longer(self, trail: JSONTrail, data: bytes) -> JSONTrail:
         """Return the trail after more bytes of the string in progress."""
@@ -212,26 +215,24 @@ class JSONTrails:
         return self.values.array(parts) if frame.kind is ARRAY else self.values.object(parts)
 
 
+@dataclass(slots=True, eq=False)
 class _Reading:
     """One call of `JSONTrails.read`: the trail so far, and the position in the text.
 
     opened: number of containers that began in the text and are open; begun: whether the value in progress began in it
     """
 
-    __slots__ = ("at", "begun", "data", "frame", "free", "log", "mode", "opened", "places", "text", "trails")
-
-    def __init__(
-        self, trails: JSONTrails, trail: JSONTrail, data: bytes, at: int, places: ReadPlaces, log: Log
-    ) -> None:
-        self.trails = trails
-        self.data = data
-        self.at: int = at
-        self.places = places
-        self.log = log
-        self.frame, self.mode, self.text = trail.frame, trail.mode, trail.text
-        self.free = trail.is_free or None
-        self.opened = 0
-        self.begun = False
+    trails: JSONTrails
+    data: bytes
+    at: int
+    places: ReadPlaces
+    log: Log
+    frame: OpenContainer
+    mode: int
+    text: Text | None
+    free: bool | None
+    opened: int = 0
+    begun: bool = False
 
     def result(self) -> tuple[JSONTrail | None, int]:
         """Read the text; see `JSONTrails.read`."""
@@ -404,6 +405,7 @@ class Beginnings:
         return ChartPlaces(self._automaton, self, state, data)
 
 
+@dataclass(slots=True, eq=False)
 class ChartPlaces(ReadPlaces):
     """Places in a text with the chart's states, for `JSONTrails.read`.
 
@@ -411,16 +413,13 @@ class ChartPlaces(ReadPlaces):
     must differ: only the others have a transition over `EQUAL_ITEM`.
     """
 
-    __slots__ = ("_automaton", "_begun", "_data", "_has_left", "_items", "_state")
-
-    def __init__(self, automaton: ChartAutomaton, items: Beginnings, state: int, data: bytes) -> None:
-        self._automaton = automaton
-        self._items = items
-        self._data = data
-        # Last state computed, and its position
-        self._state = state
-        self._begun = 0
-        self._has_left = False
+    _automaton: ChartAutomaton
+    _items: Beginnings
+    _state: int
+    _data: bytes
+    # The position of `_state`, the last one computed
+    _begun: int = 0
+    _has_left: bool = False
 
     def before(self, at: int) -> int:
         """Return the state before a position."""

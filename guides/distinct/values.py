@@ -19,6 +19,8 @@ ARRAY: Kind = "array"
 OBJECT: Kind = "object"
 EACH_VALUE, EACH_PART = 400, 600
 """Approximate bytes of a container without its parts, and of each part."""
+_AFTER = b"\xff"
+"""Sorts after all bytes of texts."""
 _NUMBER = re.compile(rb"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([-+]?[0-9]+))?\Z")
 
 
@@ -82,14 +84,12 @@ class KeyIndex:
             self._numbers[key] = number
 
     def beginning(self, begin: bytes, count: int) -> Iterator[bytes]:
-        """Yield the keys with a prefix, among the first `count` values."""
-        keys = self._keys
-        at = bisect_left(keys, begin)
-        while at < len(keys) and keys[at].startswith(begin):
-            spend(5)
-            if self._numbers[keys[at]] < count:
-                yield keys[at]
-            at += 1
+        """Return the keys with a prefix, among the first `count` values."""
+        keys, numbers = self._keys, self._numbers
+        first = bisect_left(keys, begin)
+        found = keys[first : bisect_left(keys, begin + _AFTER, first)]
+        spend(len(found) >> 2)
+        return (key for key in found if numbers[key] < count)
 
     def is_among(self, key: bytes, count: int) -> bool:
         """Test whether one of the first `count` values has a key."""
@@ -265,7 +265,10 @@ class WrittenValues:
 
     def continues(self, begin: bytes) -> bool:
         """Test whether a string has a prefix."""
-        return next(self.beginning(begin), None) is not None
+        for text in self._last:
+            if isinstance(text, bytes) and text.startswith(begin):
+                return True
+        return bool(self._first) and next(self._ledger.texts.beginning(begin, self._first), None) is not None
 
     def continues_word(self, begin: WordBegin) -> bool:
         """Test whether a number, true, false or null may begin so."""
@@ -281,7 +284,7 @@ class WrittenValues:
         if self.count > len(rests):
             return [rest for rest in rests if begin + rest in self]
         size = len(begin)
-        return [text[size:] for text in self.beginning(begin) if text[size:] in rests]
+        return [rest for text in self.beginning(begin) if (rest := text[size:]) in rests]
 
     def containers(self, kind: Kind) -> Rivals:
         """Return the arrays or the objects of the set, cached."""

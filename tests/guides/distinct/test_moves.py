@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from trellm.guides import DEAD, tokens_of
+from trellm.guides.distinct.trail import JSONTrails
 
 from ..json_schema.test_unique_items import END, SCHEMAS, STRINGS, VOCABULARY, guide_of
 
@@ -86,3 +87,31 @@ def test_a_text_within_an_item_goes_on_in_several_ways() -> None:
         ends = guide.read(state, b'"}]')
         assert (ends == DEAD) == (text == b"ab")
         assert ends == DEAD or guide.is_accepting(ends)
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_within_a_settled_item_texts_are_read_for_names_alone(is_open: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrays that begin and end there, and members of listed names, are told by the chart."""
+    text, properties = {"type": "string"}, dict[str, Any]()
+    properties |= {"a": text, "b": {"type": "array", "items": text}, "ab": {"type": "number"}}
+    items = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": is_open}
+    schema = {"type": "array", "items": items, "uniqueItems": True, "title": f"settled {is_open}"}
+    guide = guide_of(schema, whitespace="compact")
+    read, texts = JSONTrails.read, list[bytes]()
+
+    def noted(self: JSONTrails, trail: Any, data: bytes, *rest: Any) -> Any:
+        texts.append(data)
+        return read(self, trail, data, *rest)
+
+    monkeypatch.setattr(JSONTrails, "read", noted)
+    state = guide.start
+    for number, first in enumerate(("a", "ab", "b")):
+        state = guide.read(state, b"," if number else b"[")
+        for piece in ('{"', "a", '":', '"', *first, '",', '"', "b", '":', '["', "a", '"', "]", ","):
+            if piece == '["':
+                texts.clear()
+            state = guide.advance(state, VOCABULARY.tokens.index(piece.encode()))
+            guide.mask(state)
+        assert number == 0 or len(texts) <= is_open
+        state = guide.read(state, b'"ab":1}')
+    assert guide.is_accepting(guide.read(state, b"]"))
