@@ -321,18 +321,13 @@ class Generator(Described, Generic[T]):
 
         continues: the text continues the last message of a chat, so the default frame does not apply
         """
-        goals = goals_of(include)
         if self.description:
             prompt = with_description(prompt, self.description)
         is_answer = is_chat(prompt) and not continues
         framed = self._framed if is_answer else None
-        if framed is not None and not (goals and framed.frame == "sentence"):
+        if framed is not None and not (framed.frame == "sentence" and goals_of(include)):
             return framed.job(prompt, include)
-        if conforms(self.guide, Renewable) and self.guide.is_worn:
-            with self._lock:
-                if self.guide.is_worn:
-                    self._take(self.guide.renewed())
-        guide_cache = self._including(goals) if goals else self._guide_cache
+        guide_cache = self.guide_cache(include)
         frame = self._frame or (self._before_chats if is_answer else None)
         if frame is None or self._after is not None:
             return Job(prompt, guide_cache)
@@ -353,8 +348,18 @@ class Generator(Described, Generic[T]):
             heal, ids = True, (*ids, *continued(self.model, before.before, 0))
         return is_known(self.model, tuple(words_behind(ids)), self._guide_cache, heal=options.heal and heal)
 
-    def _including(self, goals: tuple[Goal, ...]) -> GuideCache:
-        """Return the constraint with goals. The last few are cached, since their states are expensive."""
+    def guide_cache(self, include: Any = ()) -> GuideCache | None:
+        """Return the constraint with further goals; None for free text. Raises the errors of `guides.GoalGuide`.
+
+        A worn guide is renewed. The constraints of the last few goals are cached, since their states are expensive.
+        """
+        if conforms(self.guide, Renewable) and self.guide.is_worn:
+            with self._lock:
+                if self.guide.is_worn:
+                    self._take(self.guide.renewed())
+        goals = goals_of(include)
+        if not goals:
+            return self._guide_cache
         with self._lock:
             known = self._with_goals.pop(goals, None)
             if known is None:

@@ -100,6 +100,11 @@ class GuideCache:
             self._distance = self.guide.distance(self.guide.start)
         return self._distance
 
+    def warm(self) -> None:
+        """Compute the mask and the distance of the start state, which every text needs first."""
+        self.allowed(self.guide.start)
+        _ = self.distance
+
     def knows(self, tail: bytes) -> bool:
         """Test whether `behind(tail)` and its distance are cached. If so, they ask nothing of the guide."""
         known = None if getattr(self.guide, "is_worn", False) else self._behind.get(tail) if tail else self
