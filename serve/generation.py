@@ -342,7 +342,7 @@ class GenerationRequest:
             job = self.task.job(prompt, self.options.include, continues=self.options.continues)
             ids = self._ids(job.prompt, number) if known is None else known
             job = replace(job, ids=ids)
-            read = job.encoded(self.service.model, self.options, number)
+            read = job.read(self.service.model, self.options, number).ids
             size = len(read)
             sizes.append(size)
             if self.media.counts:

@@ -16,7 +16,7 @@ from ..engine.models.protocol import Model, SourceModel
 from ..engine.prompts import describe
 from ..engine.prompts.description import with_description
 from ..engine.prompts.encoding import Extras, Verbatim, ids_of, written
-from ..engine.prompts.given import Message, Prompt, is_chat, prompt_of
+from ..engine.prompts.given import Message, Prompt, is_chat
 from ..errors import MediaError, OptionError, TrellmError
 from .constraints.compiler import ConstraintCompiler, weight
 from .constraints.constraint import ConstraintSpec
@@ -193,7 +193,7 @@ class Service:
 
     def encoded(self, prompt: Prompt, number: int, extras: Extras, *, is_verbatim: bool) -> tuple[int, ...]:
         """Return `ids` without a length check. Raises OptionError."""
-        if is_verbatim and is_chat(prompt_of(prompt, "the prompt")):
+        if is_verbatim and is_chat(prompt):
             return self.verbatim.ids(prompt, number, extras)
         return ids_of(self.model, prompt, number, extras)
 

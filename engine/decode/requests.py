@@ -64,10 +64,6 @@ class Job:
         most = self.frame.most if isinstance(self.frame, Sentence) else DEFAULT_TOKENS
         return most + (guide.free_tokens if isinstance(guide, AfterGuide) else 0)
 
-    def encoded(self, model: Model, options: Options, number: int) -> Ids:
-        """Return the tokens of prompt and lead. Raises OptionError."""
-        return self.read(model, options, number).ids
-
     def read(self, model: Model, options: Options, number: int) -> ReadMedia:
         """Return the tokens of prompt and lead, and the references to its images and audio. Raises OptionError."""
         if self.ids is None:
@@ -231,7 +227,7 @@ def _check_beside_media(options: Options, number: int) -> None:
 
 def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) -> tuple[HealedPrompt, int]:
     """Return the start of an encoder-decoder's output: the constraint after the model's text prefix."""
-    source, limit = job.encoded(model, options, number), model.source_context
+    source, limit = job.read(model, options, number).ids, model.source_context
     guide_cache, tail = job.guide_cache, 0
     if not source:
         raise OptionError(
