@@ -21,7 +21,7 @@ from ..engine.decode.sequence import Request as RowRequest
 from ..engine.fields import FieldScorer
 from ..engine.generator import Embedder
 from ..engine.generator import Generator as TextGenerator
-from ..engine.handle import QUICK, Handle, Piece, Task
+from ..engine.handle import Handle, Piece, Task
 from ..engine.models.media.rows import counts_of
 from ..engine.models.protocol import SourceModel
 from ..engine.options import Options, RunOptions
@@ -31,7 +31,7 @@ from ..engine.search import Beam, Greedy, Sample
 from ..errors import BudgetError, MediaError, TrellmError
 from .bodies import derived
 from .constraints.constraint import ConstraintSpec
-from .dispatcher import Arrivals
+from .dispatcher import QUICK, Arrivals
 from .errors import ApiError, Names, Place, of_any, of_constraint, of_request
 from .hosting.shared import is_large
 from .media.reading import RequestMedia
@@ -280,7 +280,7 @@ class GenerationRequest:
         assert self.arrivals is not None
         metrics = self.service.metrics
         try:
-            async for pieces in self.arrivals.cursor.updates(self.arrivals, is_quick=self._is_quick):
+            async for pieces in self.arrivals.pieces(is_quick=self._is_quick):
                 for number, each in enumerate(pieces):
                     if each.result is not None:
                         if self.constraint.kind and (self.asked.stop or self.asked.stop_token_ids):

@@ -132,7 +132,8 @@ class Service:
     async def generator(self, constraint: ConstraintSpec) -> TextGenerator[Any]:
         """Return the generator of a constraint from the cache, or compile it. Raises ApiError."""
         try:
-            return await self.compiler.made(constraint, self._maker(constraint), weight)
+            make = partial(constraint.generator, self.model, self.settings.limits)
+            return await self.compiler.made(constraint, make, weight)
         except TrellmError as error:
             if constraint.framed is not None and type(error) is OptionError and str(error).startswith("frame"):
                 raise of_request(error) from None
@@ -176,9 +177,6 @@ class Service:
                 raise of_request(error, place) from None
 
         return await asyncio.get_running_loop().run_in_executor(self.shared.reading, make)
-
-    def _maker(self, constraint: ConstraintSpec) -> Callable[[], TextGenerator[Any]]:
-        return lambda: constraint.generator(self.model, self.settings.limits)
 
     def ids(self, prompt: Prompt, number: int, extras: Extras, place: Place, *, is_verbatim: bool) -> tuple[int, ...]:
         """Return the token ids of a prompt. number: its index, for messages; extras: template arguments
