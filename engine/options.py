@@ -163,13 +163,13 @@ class Options:
     fields: bool = False
 
     @classmethod
-    def of(cls, kind: type, given: Mapping[str, Any]) -> Self:
+    def of(cls, kind: type, given: Mapping[str, Any]) -> Options:
         """Return the options `given`. Their names must be among those of `kind`, one of the classes above."""
         possible = list(kind.__annotations__)
         for name in given:
             if name not in possible:
                 raise OptionError(unknown_option(name, given[name], possible, RunOptions.__annotations__))
-        return cls(**given)
+        return cls(**given) if given else _DEFAULTS
 
     def __post_init__(self) -> None:
         if self.max_tokens is not None:
@@ -254,9 +254,8 @@ class Options:
 
     def check_pools(self) -> None:
         """Raise OptionError for options that do not apply to embeddings."""
-        usual = type(self)()
         for name in RunOptions.__annotations__:
-            if name not in _OF_EMBEDDINGS and getattr(self, name) != getattr(usual, name):
+            if name not in _OF_EMBEDDINGS and getattr(self, name) != getattr(_DEFAULTS, name):
                 value = brief(getattr(self, name))
                 raise OptionError(f"{name}={value}: an embedding has no output text; leave it out")
 
@@ -411,3 +410,6 @@ def unknown_option(name: str, value: Any, possible: Collection[str], everywhere:
     else:
         hint = f"expected one of {', '.join(possible)}"
     return f"{what}: there is no such option; {hint}"
+
+
+_DEFAULTS = Options()
