@@ -33,8 +33,7 @@ class Job:
 
     prompt: as `prompt_of` returns it
     ids: its tokens, if they are known
-    lead: text that the model reads after the prompt as the beginning of its answer
-    frame: the frame of the answer, including the lead
+    frame: the frame of the answer; a prompt that is a text ends with its beginning
     search: the search if the caller names none
     pools: number of components of a requested embedding; 0 for text generation
     """
@@ -42,15 +41,19 @@ class Job:
     prompt: Prompt
     guide_cache: GuideCache | None
     ids: Ids | None = None
-    lead: str = ""
     frame: Frame | Sentence | None = None
     search: Search | Beam | None = None
     pools: int = 0
 
     @property
-    def is_free(self) -> bool:
-        """True if the text is free but for goals."""
-        return self.guide_cache is None or self.guide_cache.free
+    def lead(self) -> str:
+        """Text that the model reads after a chat or token ids as the beginning of its answer."""
+        return "" if self.frame is None or isinstance(self.prompt, str) else self.frame.before
+
+    @property
+    def may_be_cut(self) -> bool:
+        """True if the text is free but for goals: its budget, stop strings and stop ids may end it."""
+        return self.guide_cache is None or self.guide_cache.may_be_cut
 
     @property
     def needed(self) -> int:
@@ -98,14 +101,14 @@ def requests_of(model: Model, jobs: Sequence[Job], options: Options, first: int 
             )
         needed = 0 if start.guide_cache is None else start.guide_cache.distance
         stop, frame = stops, job.frame
-        if job.is_free and frame is not None:  # the mark after free text acts as a stop string
+        if job.may_be_cut and frame is not None:  # the mark after free text acts as a stop string
             stop, frame = stops.also(frame.behind), None
         search = options.search if job.search is None or options.search is not GREEDY else job.search
         # A caller's budget is meant in full. Exact samplers are exact for any budget.
         if start.guide_cache is not None and options.max_tokens is None and not isinstance(search, Target):
             start = replace(start, guide_cache=start.guide_cache.reserving(budget))
         # An empty text would be useless, and a text without a goal would be incomplete.
-        is_last = forces_end and job.is_free and budget > max(needed, 1)
+        is_last = forces_end and job.may_be_cut and budget > max(needed, 1)
         for sample in range(1 if isinstance(search, (Beam, Target)) else search.n):
             key = row_key(seed, sample)
             made = Request(
@@ -119,7 +122,7 @@ def requests_of(model: Model, jobs: Sequence[Job], options: Options, first: int 
                 options,
                 search,
                 bias,
-                suppressed if job.is_free else spelt,
+                suppressed if job.may_be_cut else spelt,
                 scores=bool(options.logprobs) or options.diagnostics or options.fields,
                 best=max(FIELD_BEST * options.fields, 0 if isinstance(options.logprobs, bool) else options.logprobs),
                 learns=options.seed is None and options.cache_salt is None,
@@ -146,7 +149,7 @@ def _adapter(model: Model, name: str | None) -> int:
 
 def _check(model: Model, job: Job, options: Options) -> None:
     """Raise OptionError for options that do not apply to a job."""
-    if not job.is_free and (options.stop or options.stop_ids):
+    if not job.may_be_cut and (options.stop or options.stop_ids):
         raise OptionError(
             "stop and stop_ids would cut off a constrained output; let the constraint define its end (for example "
             "[^\\n]* instead of .* with stop='\\n')"
