@@ -130,13 +130,12 @@ class Handle:
         options: Options,
         *,
         is_single: bool = False,
-        requests: Sequence[Request] | None = None,
+        jobs: Sequence[Job] | None = None,
         keeps: bool = True,
     ) -> None:
         """Raises OptionError and BudgetError for invalid input.
 
-        requests: requests of the pairs, if the caller has created them; keeps: keep results after delivery, for other
-            readers
+        jobs: jobs of the pairs, if the caller has made them; keeps: keep results after delivery, for other readers
         """
         self.engine = engine
         self.pairs = pairs
@@ -154,10 +153,9 @@ class Handle:
                 f"n={self._samples:,} texts for each of {len(pairs):,} prompts: the limit of one call is "
                 f"{MOST_TEXTS:,} texts; ask for fewer, or make several calls"
             )
-        if requests is None:
+        if jobs is None:
             jobs = [task.job(prompt, options.include, continues=options.continues) for task, prompt in pairs]
-            requests = requests_of(engine.model, jobs, options)
-        self.call = engine.enter(requests, options.batch_size)
+        self.call = engine.enter(requests_of(engine.model, jobs, options), options.batch_size)
         weakref.finalize(self, _give_up, engine, self.call).atexit = False
 
     @property

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
-from typing import Any, Self, TypedDict, cast
+from typing import Any, TypedDict, cast
 
 from ..checks import brief, items_of, switch, text_of, texts_of, whole
 from ..errors import OptionError
@@ -283,12 +282,6 @@ class Options:
         """True if texts continue the last message of a chat."""
         return bool(self.chat_template_kwargs.get("continue_final_message"))
 
-    def within(self, max_tokens: int | None) -> Self:
-        """Return the options with another, already validated budget."""
-        made = copy(self)
-        made._set("max_tokens", max_tokens)
-        return made
-
     def seeds(self, count: int) -> list[int]:
         """Return one seed for each prompt."""
         if self.seed is None:
@@ -413,3 +406,4 @@ def unknown_option(name: str, value: Any, possible: Collection[str], everywhere:
 
 
 _DEFAULTS = Options()
+"""The options of a call that names none."""

@@ -35,6 +35,7 @@ class Job:
     ids: its tokens, if they are known
     frame: the frame of the answer; a prompt that is a text ends with its beginning
     search: the search if the caller names none
+    max_tokens: the requested budget, if it is not the one of the options
     pools: number of components of a requested embedding; 0 for text generation
     """
 
@@ -43,6 +44,7 @@ class Job:
     ids: Ids | None = None
     frame: Frame | Sentence | None = None
     search: Search | Beam | None = None
+    max_tokens: int | None = None
     pools: int = 0
 
     @property
@@ -77,9 +79,8 @@ class Job:
         return ReadMedia((*ids, *continued(model, self.lead, number)) if self.lead else ids, held)
 
 
-def requests_of(model: Model, jobs: Sequence[Job], options: Options, first: int = 0) -> list[Request]:
-    """Return the requests of all samples of all jobs, in order. first: number of the first job. Raises OptionError,
-    BudgetError."""
+def requests_of(model: Model, jobs: Sequence[Job], options: Options) -> list[Request]:
+    """Return the requests of all samples of all jobs, in order. Raises OptionError, BudgetError."""
     found: list[Request] = []
     check_draft(model, options.draft)
     stops = StopStrings(options.stop)
@@ -91,9 +92,10 @@ def requests_of(model: Model, jobs: Sequence[Job], options: Options, first: int 
     spelt = suppressed.of(model.vocabulary)
     forces_end: bool = getattr(model, "forces_end", False)
     is_listed, adapter = not isinstance(options.prompt_logprobs, bool), _adapter(model, options.adapter)
-    for number, (job, seed) in enumerate(zip(jobs, options.seeds(len(jobs)), strict=True), first):
+    for number, (job, seed) in enumerate(zip(jobs, options.seeds(len(jobs)), strict=True)):
         _check(model, job, options)
-        start, budget = _start(model, job, options, number)
+        asked = options.max_tokens if job.max_tokens is None else job.max_tokens
+        start, budget = _start(model, job, options, number, asked)
         if options.min_tokens > budget:
             raise OptionError(
                 f"min_tokens={options.min_tokens}: an output of prompt {number} has at most {budget} tokens; ask for "
@@ -105,7 +107,7 @@ def requests_of(model: Model, jobs: Sequence[Job], options: Options, first: int 
             stop, frame = stops.also(frame.behind), None
         search = options.search if job.search is None or options.search is not GREEDY else job.search
         # A caller's budget is meant in full. Exact samplers are exact for any budget.
-        if start.guide_cache is not None and options.max_tokens is None and not isinstance(search, Target):
+        if start.guide_cache is not None and asked is None and not isinstance(search, Target):
             start = replace(start, guide_cache=start.guide_cache.reserving(budget))
         # An empty text would be useless, and a text without a goal would be incomplete.
         is_last = forces_end and job.may_be_cut and budget > max(needed, 1)
@@ -171,19 +173,21 @@ def _check_scores(model: Model, options: Options) -> None:
         raise OptionError(f"{what} with search={options.search!r}: use Greedy() or Sample(...)")
 
 
-def _start(model: Model, job: Job, options: Options, number: int) -> tuple[HealedPrompt, int]:
-    """Return the start of a sequence, healed if requested and if there is room, and its budget."""
+def _start(model: Model, job: Job, options: Options, number: int, asked: int | None) -> tuple[HealedPrompt, int]:
+    """Return the start of a sequence, healed if requested and if there is room, and its budget.
+
+    asked: the requested budget; None for the default one
+    """
     if conforms(model, SourceModel):
         if job.lead:
             raise OptionError(
                 f"frame: {model!r} is an encoder-decoder, whose answers cannot have a text before them; give "
                 'only a closing mark, as in frame=("", "."), or leave it out'
             )
-        return _decoder_start(model, job, options, number)
+        return _decoder_start(model, job, options, number, asked)
     if job.pools:
         ids, held = _encode(model, job, options, number, least=0)
         return HealedPrompt(ids, None, held=held), 0
-    asked = options.max_tokens
     prompt, held = _encode(model, job, options, number, least=1 if asked is None else min(asked, 1))
     if held:
         _check_beside_media(options, number)
@@ -228,7 +232,9 @@ def _check_beside_media(options: Options, number: int) -> None:
             )
 
 
-def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) -> tuple[HealedPrompt, int]:
+def _decoder_start(
+    model: SourceModel, job: Job, options: Options, number: int, asked: int | None
+) -> tuple[HealedPrompt, int]:
     """Return the start of an encoder-decoder's output: the constraint after the model's text prefix."""
     source, limit = job.read(model, options, number).ids, model.source_context
     guide_cache, tail = job.guide_cache, 0
@@ -243,7 +249,7 @@ def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) 
         guide_cache, tail = guide_cache.behind(model.text_prefix), len(model.text_prefix)
     needed = 0 if guide_cache is None else guide_cache.distance
     start = HealedPrompt(model.start_ids, guide_cache, tail, source=source)
-    return start, _budget(model, needed, start.size, options.max_tokens, number, job.spare)
+    return start, _budget(model, needed, start.size, asked, number, job.spare)
 
 
 def _encode(model: Model, job: Job, options: Options, number: int, least: int = 1) -> ReadMedia:
