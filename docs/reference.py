@@ -75,6 +75,7 @@ Written by [reference.py](reference.py) from the docstrings. [Quickstart](quicks
 _ITEM = re.compile(r"^([a-z_]\w*(?:, [a-z_]\w*)*): (?=\S)")
 _OF_GUIDES = set(vars(LiftedGuide))
 _INTERNAL = {
+    "Generator.guide_cache",
     "Generator.job",
     "Generator.result",
     "Generator.run_texts",

@@ -193,8 +193,8 @@ class Engine:
         return call
 
     def again(self, call: Call, request: Request) -> None:
-        """Add a request to a call."""
-        call.again(request)
+        """Add a request that replaces a finished one of a call."""
+        call.requests.append(request)
         self._enter(call)
 
     def cancel(self, call: Call) -> None:

@@ -321,24 +321,17 @@ class Generator(Described, Generic[T]):
 
         continues: the text continues the last message of a chat, so the default frame does not apply
         """
-        goals = goals_of(include)
         if self.description:
             prompt = with_description(prompt, self.description)
         is_answer = is_chat(prompt) and not continues
         framed = self._framed if is_answer else None
-        if framed is not None and not (goals and framed.frame == "sentence"):
+        if framed is not None and not (framed.frame == "sentence" and goals_of(include)):
             return framed.job(prompt, include)
-        if conforms(self.guide, Renewable) and self.guide.is_worn:
-            with self._lock:
-                if self.guide.is_worn:
-                    self._take(self.guide.renewed())
-        guide_cache = self._including(goals) if goals else self._guide_cache
+        guide_cache = self.guide_cache(include)
         frame = self._frame or (self._before_chats if is_answer else None)
         if frame is None or self._after is not None:
             return Job(prompt, guide_cache)
-        if isinstance(prompt, str):
-            return Job(prompt + frame.before, guide_cache, frame=frame)
-        return Job(prompt, guide_cache, lead=frame.before, frame=frame)
+        return Job(prompt + frame.before if isinstance(prompt, str) else prompt, guide_cache, frame=frame)
 
     def knows(self, prompt: Prompt, ids: Ids, options: Options) -> bool:
         """Test whether entering a prompt needs no query of the constraint, and so cannot block. ids: the prompt's
@@ -353,14 +346,26 @@ class Generator(Described, Generic[T]):
             heal, ids = True, (*ids, *continued(self.model, before.before, 0))
         return is_known(self.model, tuple(words_behind(ids)), self._guide_cache, heal=options.heal and heal)
 
-    def _including(self, goals: tuple[Goal, ...]) -> GuideCache:
-        """Return the constraint with goals. The last few are cached, since their states are expensive."""
+    def guide_cache(self, include: Any = ()) -> GuideCache | None:
+        """Return the constraint with further goals; None for free text. Raises the errors of `guides.GoalGuide`.
+
+        A worn guide is renewed. The constraints of the last few goals are cached, since their states are expensive.
+        """
+        if conforms(self.guide, Renewable) and self.guide.is_worn:
+            with self._lock:
+                if self.guide.is_worn:
+                    self._take(self.guide.renewed())
+        goals = goals_of(include)
+        if not goals:
+            return self._guide_cache
         with self._lock:
             known = self._with_goals.pop(goals, None)
             if known is None:
                 child: Any = FreeGuide(self.model.vocabulary) if self.guide is None else self.guide
                 guide = GoalGuide(child, goals, limits=self.limits)
-                known = GuideCache(guide, self.model.sparse_head_limit, free=self.guide is None, limits=self.limits)
+                known = GuideCache(
+                    guide, self.model.sparse_head_limit, may_be_cut=self.guide is None, limits=self.limits
+                )
             self._with_goals[goals] = known
             if len(self._with_goals) > KEPT:
                 del self._with_goals[next(iter(self._with_goals))]
@@ -381,8 +386,6 @@ class Generator(Described, Generic[T]):
         if thought is not None:
             free, said = thought.free, said if self._frame is None else self._frame.within(said)
         value, error = self._converted(said, sequence)
-        found = self._looked_up(said, sequence)
-        drawn = sequence.drawn
         return Generation(
             text=text,
             value=value,
@@ -395,25 +398,17 @@ class Generator(Described, Generic[T]):
             raw_top_logprobs=None if scores is None else scores.raw_top_logprobs,
             prompt_logprobs=PromptToken.several_of(sequence, self.model.vocabulary),
             score=sum(sequence.scores) + sequence.end_score if sequence.score is None and logprobs else sequence.score,
-            spans=found.spans,
-            captures=found.captures,
             overruled=tuple(sorted(sequence.overruled)),
             diagnostics=self._diagnostics(sequence) if options.diagnostics else None,
             unmet=_unmet(sequence),
             trace=sequence.trace,
             steps=sequence.steps,
-            log_weight=None if drawn is None else drawn.log_weight,
-            log_z=None if drawn is None else drawn.log_z,
-            ess=None if drawn is None else drawn.ess,
-            tokens_read=None if drawn is None else drawn.tokens_read,
-            acceptance=None if drawn is None else drawn.acceptance,
-            distance=None if drawn is None else drawn.distance,
-            unenforced=found.unenforced,
             error=error,
-            lookup_error=found.lookup_error,
             thought=free,
             thought_cut=thought is not None and thought.is_cut,
             read=ReadPrompt(sequence, self.model.vocabulary),
+            **self._looked_up(said, sequence)._asdict(),
+            **({} if sequence.drawn is None else sequence.drawn._asdict()),
         )
 
     def said(self, result: Generation[Any], text: str, sequence: SequenceState) -> Generation[T]:

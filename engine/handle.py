@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -24,8 +24,6 @@ from .schedule.call import Call, RequestOutput
 from .search import Beam, Target
 
 MOST_TEXTS = 1 << 20
-QUICK = 512
-"""Number of tokens up to which a result is built on the event loop. A thread would cost more."""
 
 
 class Task(Protocol):
@@ -132,13 +130,12 @@ class Handle:
         options: Options,
         *,
         is_single: bool = False,
-        requests: Sequence[Request] | None = None,
+        jobs: Sequence[Job] | None = None,
         keeps: bool = True,
     ) -> None:
         """Raises OptionError and BudgetError for invalid input.
 
-        requests: requests of the pairs, if the caller has created them; keeps: keep results after delivery, for other
-            readers
+        jobs: jobs of the pairs, if the caller has made them; keeps: keep results after delivery, for other readers
         """
         self.engine = engine
         self.pairs = pairs
@@ -156,10 +153,9 @@ class Handle:
                 f"n={self._samples:,} texts for each of {len(pairs):,} prompts: the limit of one call is "
                 f"{MOST_TEXTS:,} texts; ask for fewer, or make several calls"
             )
-        if requests is None:
+        if jobs is None:
             jobs = [task.job(prompt, options.include, continues=options.continues) for task, prompt in pairs]
-            requests = requests_of(engine.model, jobs, options)
-        self.call = engine.enter(requests, options.batch_size)
+        self.call = engine.enter(requests_of(engine.model, jobs, options), options.batch_size)
         weakref.finalize(self, _give_up, engine, self.call).atexit = False
 
     @property
@@ -277,8 +273,8 @@ class Handle:
 class Cursor:
     """One reader's position in a handle's texts.
 
-    `news` collects between two steps of the engine, `read` builds pieces later. Iteration, and `updates` in asyncio, do
-    both, and yield lists of simultaneous pieces.
+    `news` collects between two steps of the engine, `read` builds pieces later, perhaps in another thread. Iteration
+    does both, and yields lists of simultaneous pieces.
     take: stores an outcome, and appends texts that it finishes to `ended`; keeps: `ended` keeps them for other readers
     grows: see `Handle.cursor`
     """
@@ -317,22 +313,7 @@ class Cursor:
                 break
             if not handle.done:  # another reader may have finished it meanwhile
                 handle.engine.wait(handle.call, every_step=self.grows)
-        self._check_all()
-
-    async def updates(self, arrivals: AsyncIterable[Sequence[News]], *, is_quick: bool) -> AsyncIterator[list[Piece]]:
-        """Yield pieces of news that another thread collected. Raises the error of a text, and Cancelled.
-
-        is_quick: results of short texts are cheap enough for the event loop
-        """
-        loop = asyncio.get_running_loop()
-        async for news in arrivals:
-            if any(isinstance(each, RequestOutput) and not (is_quick and each.tokens < QUICK) for _, each in news):
-                found = await loop.run_in_executor(None, self.read, news)
-            else:
-                found = self.read(news)
-            if found:
-                yield found
-        self._check_all()
+        self.check_all()
 
     def news(self) -> Iterator[News]:
         """Yield news since the last call, between two steps.
@@ -366,7 +347,7 @@ class Cursor:
             self._ended.clear()
         return found
 
-    def _check_all(self) -> None:
+    def check_all(self) -> None:
         """Raise Cancelled unless all texts were finished."""
         if self.handle.call.is_cancelled:
             raise Cancelled("the handle was cancelled, or its engine closed, before all texts were finished")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
-from typing import Any, Self, TypedDict, cast
+from typing import Any, TypedDict, cast
 
 from ..checks import brief, items_of, switch, text_of, texts_of, whole
 from ..errors import OptionError
@@ -163,13 +162,13 @@ class Options:
     fields: bool = False
 
     @classmethod
-    def of(cls, kind: type, given: Mapping[str, Any]) -> Self:
+    def of(cls, kind: type, given: Mapping[str, Any]) -> Options:
         """Return the options `given`. Their names must be among those of `kind`, one of the classes above."""
         possible = list(kind.__annotations__)
         for name in given:
             if name not in possible:
                 raise OptionError(unknown_option(name, given[name], possible, RunOptions.__annotations__))
-        return cls(**given)
+        return cls(**given) if given else _DEFAULTS
 
     def __post_init__(self) -> None:
         if self.max_tokens is not None:
@@ -254,9 +253,8 @@ class Options:
 
     def check_pools(self) -> None:
         """Raise OptionError for options that do not apply to embeddings."""
-        usual = type(self)()
         for name in RunOptions.__annotations__:
-            if name not in _OF_EMBEDDINGS and getattr(self, name) != getattr(usual, name):
+            if name not in _OF_EMBEDDINGS and getattr(self, name) != getattr(_DEFAULTS, name):
                 value = brief(getattr(self, name))
                 raise OptionError(f"{name}={value}: an embedding has no output text; leave it out")
 
@@ -283,12 +281,6 @@ class Options:
     def continues(self) -> bool:
         """True if texts continue the last message of a chat."""
         return bool(self.chat_template_kwargs.get("continue_final_message"))
-
-    def within(self, max_tokens: int | None) -> Self:
-        """Return the options with another, already validated budget."""
-        made = copy(self)
-        made._set("max_tokens", max_tokens)
-        return made
 
     def seeds(self, count: int) -> list[int]:
         """Return one seed for each prompt."""
@@ -411,3 +403,7 @@ def unknown_option(name: str, value: Any, possible: Collection[str], everywhere:
     else:
         hint = f"expected one of {', '.join(possible)}"
     return f"{what}: there is no such option; {hint}"
+
+
+_DEFAULTS = Options()
+"""The options of a call that names none."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -182,8 +181,7 @@ def first_columns(counts: Sequence[int], logits: Tensor) -> Tensor | None:
     return torch.as_tensor(packed.view(np.int32), device=logits.device)
 
 
-@dataclass(frozen=True, slots=True)
-class Drawn:
+class Drawn(NamedTuple):
     """Statistics of a drawn text. See `Generation` for the fields."""
 
     log_weight: float

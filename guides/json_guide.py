@@ -7,6 +7,7 @@ import json
 import marshal
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from decimal import Decimal
+from functools import cached_property
 from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -278,10 +279,10 @@ class JSONGuide(LiftedGuide, Drawable):
         """Every keyword of the schema with its JSON pointer: enforced, annotation, or refused with the reason."""
         return coverage(self.schema, self._left_out, self._formats)
 
-    @property
-    def strange_keywords(self) -> list[StrangeKeyword]:
+    @cached_property
+    def strange_keywords(self) -> tuple[StrangeKeyword, ...]:
         """Keywords that look like misspellings, and a schema that looks like a value."""
-        return strange_keywords(self.schema)
+        return tuple(strange_keywords(self.schema))
 
     def unenforced_in(self, text: str) -> dict[str, bool | None]:
         """Evaluate the keywords that were left out on a complete text; results by JSON pointer.

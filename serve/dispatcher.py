@@ -9,7 +9,8 @@ from time import perf_counter
 
 from ..engine.decode.sequence import SequenceState
 from ..engine.engine import Engine
-from ..engine.handle import Cursor, News
+from ..engine.handle import Cursor, News, Piece
+from ..engine.schedule.call import RequestOutput
 from ..errors import Cancelled
 from .telemetry import ModelMetrics
 
@@ -21,10 +22,12 @@ SLOW = 0.004
 """Step duration in seconds from which every step sends its news, since a message is cheap beside it."""
 AT_ONCE = 64
 """Number of news items processed in one go. It is lower if each has a table of top tokens."""
+QUICK = 512
+"""Number of tokens up to which a result is built on the event loop. A thread would cost more."""
 
 
 class Arrivals:
-    """News of one cursor on the event loop: an async iterator of batches.
+    """News of one cursor on the event loop.
 
     entered: time of registration; queue_seconds: from then until the request began; has_begun, has_grown: True once the
         engine has begun it, and once it had news
@@ -58,24 +61,34 @@ class Arrivals:
         self._event.set()
 
     def end(self, error: Exception | None = None) -> None:
-        """End the iteration, with an optional error after the pending news."""
+        """End `pieces`, with an optional error after the pending news."""
         self._error = error
         self.tell((), is_over=True)
 
-    async def __aiter__(self) -> AsyncIterator[Sequence[News]]:
-        most = max(1, AT_ONCE // (1 + int(self.cursor.handle.options.logprobs or 0)))
-        while True:
+    async def pieces(self, *, is_quick: bool) -> AsyncIterator[list[Piece]]:
+        """Yield simultaneous pieces of the texts. Raises the error of a text, and Cancelled.
+
+        is_quick: results of short texts are cheap enough for the event loop
+        """
+        loop, cursor = asyncio.get_running_loop(), self.cursor
+        most = max(1, AT_ONCE // (1 + int(cursor.handle.options.logprobs or 0)))
+        while not self.is_over or self._news:
             await self._event.wait()
             self._event.clear()
             news, self._news = self._news, []
             for at in range(0, len(news), most):
                 if at:  # let others run while a slow reader catches up
                     await asyncio.sleep(0)
-                yield news[at : at + most]
-            if self.is_over and not self._news:
-                if self._error is not None:
-                    raise self._error
-                return
+                several = news[at : at + most]
+                is_slow = any(
+                    isinstance(each, RequestOutput) and not (is_quick and each.tokens < QUICK) for _, each in several
+                )
+                found = await loop.run_in_executor(None, cursor.read, several) if is_slow else cursor.read(several)
+                if found:
+                    yield found
+        if self._error is not None:
+            raise self._error
+        cursor.check_all()
 
 
 class Dispatcher:

@@ -16,12 +16,12 @@ from starlette.requests import Request
 
 from ..checks import conforms
 from ..engine.decode.randomness import fresh_bits
-from ..engine.decode.requests import requests_of
+from ..engine.decode.requests import Job
 from ..engine.decode.sequence import Request as RowRequest
 from ..engine.fields import FieldScorer
 from ..engine.generator import Embedder
 from ..engine.generator import Generator as TextGenerator
-from ..engine.handle import QUICK, Handle, Piece, Task
+from ..engine.handle import Handle, Piece, Task
 from ..engine.models.media.rows import counts_of
 from ..engine.models.protocol import SourceModel
 from ..engine.options import Options, RunOptions
@@ -31,7 +31,7 @@ from ..engine.search import Beam, Greedy, Sample
 from ..errors import BudgetError, MediaError, TrellmError
 from .bodies import derived
 from .constraints.constraint import ConstraintSpec
-from .dispatcher import Arrivals
+from .dispatcher import QUICK, Arrivals
 from .errors import ApiError, Names, Place, of_any, of_constraint, of_request
 from .hosting.shared import is_large
 from .media.reading import RequestMedia
@@ -280,7 +280,7 @@ class GenerationRequest:
         assert self.arrivals is not None
         metrics = self.service.metrics
         try:
-            async for pieces in self.arrivals.cursor.updates(self.arrivals, is_quick=self._is_quick):
+            async for pieces in self.arrivals.pieces(is_quick=self._is_quick):
                 for number, each in enumerate(pieces):
                     if each.result is not None:
                         if self.constraint.kind and (self.asked.stop or self.asked.stop_token_ids):
@@ -326,29 +326,28 @@ class GenerationRequest:
         """Tokenize the prompts and submit them, in this or another thread. ids: tokens of the only prompt, if known"""
         service, task = self.service, self.task
         with self._told():
-            requests, self.sizes = self._requests(ids)
+            jobs, self.sizes = self._jobs(ids)
             pairs = [(task, prompt) for prompt in self.prompts]
-            handle = Handle(service.engine, pairs, self.options, requests=requests, keeps=False)
+            handle = Handle(service.engine, pairs, self.options, jobs=jobs, keeps=False)
         tokens = sum(self.sizes)
         self.prompt_tokens = tokens // self.copies
         service.metrics.prompt_tokens.inc(tokens)
         self.arrivals = service.dispatcher.add(handle.cursor(grows=self.asked.is_streamed))
 
-    def _requests(self, known: tuple[int, ...] | None) -> tuple[list[RowRequest], list[int]]:
-        """Return the engine's requests, and each prompt's number of tokens. known: tokens of the only prompt"""
-        found: list[RowRequest] = []
+    def _jobs(self, known: tuple[int, ...] | None) -> tuple[list[Job], list[int]]:
+        """Return the prompts with tokens and budgets, and their numbers of tokens. known: tokens of the only prompt"""
+        found: list[Job] = []
         sizes: list[int] = []
         for number, prompt in enumerate(self.prompts):
             job = self.task.job(prompt, self.options.include, continues=self.options.continues)
             ids = self._ids(job.prompt, number) if known is None else known
             job = replace(job, ids=ids)
-            read = job.encoded(self.service.model, self.options, number)
+            read = job.read(self.service.model, self.options, number).ids
             size = len(read)
             sizes.append(size)
             if self.media.counts:
                 self.media_tokens.update(counts_of(read))
-            options = self.options if job.pools else self.options.within(self._budget(size, job.needed))
-            found += requests_of(self.service.model, [job], options, number)
+            found.append(job if job.pools else replace(job, max_tokens=self._budget(size, job.needed)))
         return found, sizes
 
     def _budget(self, prompt: int, needed: int) -> int | None:

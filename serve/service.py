@@ -16,7 +16,7 @@ from ..engine.models.protocol import Model, SourceModel
 from ..engine.prompts import describe
 from ..engine.prompts.description import with_description
 from ..engine.prompts.encoding import Extras, Verbatim, ids_of, written
-from ..engine.prompts.given import Message, Prompt, is_chat, prompt_of
+from ..engine.prompts.given import Message, Prompt, is_chat
 from ..errors import MediaError, OptionError, TrellmError
 from .constraints.compiler import ConstraintCompiler, weight
 from .constraints.constraint import ConstraintSpec
@@ -132,7 +132,8 @@ class Service:
     async def generator(self, constraint: ConstraintSpec) -> TextGenerator[Any]:
         """Return the generator of a constraint from the cache, or compile it. Raises ApiError."""
         try:
-            return await self.compiler.made(constraint, self._maker(constraint), weight)
+            make = partial(constraint.generator, self.model, self.settings.limits)
+            return await self.compiler.made(constraint, make, weight)
         except TrellmError as error:
             if constraint.framed is not None and type(error) is OptionError and str(error).startswith("frame"):
                 raise of_request(error) from None
@@ -177,9 +178,6 @@ class Service:
 
         return await asyncio.get_running_loop().run_in_executor(self.shared.reading, make)
 
-    def _maker(self, constraint: ConstraintSpec) -> Callable[[], TextGenerator[Any]]:
-        return lambda: constraint.generator(self.model, self.settings.limits)
-
     def ids(self, prompt: Prompt, number: int, extras: Extras, place: Place, *, is_verbatim: bool) -> tuple[int, ...]:
         """Return the token ids of a prompt. number: its index, for messages; extras: template arguments
 
@@ -193,7 +191,7 @@ class Service:
 
     def encoded(self, prompt: Prompt, number: int, extras: Extras, *, is_verbatim: bool) -> tuple[int, ...]:
         """Return `ids` without a length check. Raises OptionError."""
-        if is_verbatim and is_chat(prompt_of(prompt, "the prompt")):
+        if is_verbatim and is_chat(prompt):
             return self.verbatim.ids(prompt, number, extras)
         return ids_of(self.model, prompt, number, extras)
 

@@ -13,7 +13,7 @@ import pytest
 from trellm import AnyOf, Ordered, Phrase, Vocabulary, generate, models
 from trellm.cli import main
 from trellm.errors import OptionError, SchemaError, TrellmWarning
-from trellm.guides import CFGGuide
+from trellm.guides import CFGGuide, JSONGuide
 
 MODEL = models.ziplm("Is it 1, 2 or 3? It is 2.")
 GBNF = 'root ::= "1" | "2"'
@@ -77,6 +77,11 @@ def test_strange_schemas_are_named(schema: dict[str, Any], pointer: str, said: s
     with pytest.raises(SchemaError, match=re.escape(said)) as refused:
         generate.json(MODEL, schema, strict=True)
     assert refused.value.pointer == pointer
+
+
+def test_strange_keywords_of_a_schema_are_looked_for_once() -> None:
+    guide = JSONGuide({"propertis": {}}, MODEL.vocabulary)
+    assert guide.strange_keywords and guide.strange_keywords is guide.strange_keywords
 
 
 @pytest.mark.parametrize(

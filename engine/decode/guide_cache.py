@@ -60,7 +60,7 @@ class GuideCache:
     """A guide and the cached facts of its states. Sequences and calls share it; it is thread-safe.
 
     sparse_head_limit: greatest number of allowed tokens that are listed, so that only their logits are computed
-    free: the text is free but for the guide's goals: its budget, stop strings and stop ids may end it
+    may_be_cut: the text is free but for the guide's goals: its budget, stop strings and stop ids may end it
     limits: bounds of the guide that heals the end of a prompt
     reserve: tokens reserved for each token of the distance: see `reserving`
     """
@@ -70,7 +70,7 @@ class GuideCache:
         guide: Guide,
         sparse_head_limit: int,
         *,
-        free: bool = False,
+        may_be_cut: bool = False,
         limits: Limits | None = None,
         reserve: int = 1,
     ) -> None:
@@ -78,7 +78,7 @@ class GuideCache:
         self.limits = limits
         self.reserve = reserve
         self.sparse_head_limit = sparse_head_limit
-        self.free = free
+        self.may_be_cut = may_be_cut
         self.goals = guide if isinstance(guide, GoalGuide) else None
         self._quoting = guide if conforms(guide, Quoting) else None
         self._foreseeing = guide if conforms(guide, Foreseeing) else None
@@ -99,6 +99,11 @@ class GuideCache:
         if self._distance is None:
             self._distance = self.guide.distance(self.guide.start)
         return self._distance
+
+    def warm(self) -> None:
+        """Compute the mask and the distance of the start state, which every text needs first."""
+        self.allowed(self.guide.start)
+        _ = self.distance
 
     def knows(self, tail: bytes) -> bool:
         """Test whether `behind(tail)` and its distance are cached. If so, they ask nothing of the guide."""
@@ -153,7 +158,9 @@ class GuideCache:
         return found
 
     def _with_reserve(self, reserve: int) -> GuideCache:
-        found = GuideCache(self.guide, self.sparse_head_limit, free=self.free, limits=self.limits, reserve=reserve)
+        found = GuideCache(
+            self.guide, self.sparse_head_limit, may_be_cut=self.may_be_cut, limits=self.limits, reserve=reserve
+        )
         found._distance = self._distance
         return found
 
@@ -300,7 +307,7 @@ class HealedGuideCache(GuideCache):
         super().__init__(
             aligned,
             guide_cache.sparse_head_limit,
-            free=guide_cache.free,
+            may_be_cut=guide_cache.may_be_cut,
             limits=guide_cache.limits,
             reserve=guide_cache.reserve,
         )
@@ -521,7 +528,7 @@ def _free(model: Model) -> GuideCache:
     """Return the cache that stands for no constraint. It is one per model, to cache healed tails."""
     known = _FREE.get(model)
     if known is None:
-        known = _FREE[model] = GuideCache(FreeGuide(model.vocabulary), model.sparse_head_limit)
+        known = _FREE[model] = GuideCache(FreeGuide(model.vocabulary), model.sparse_head_limit, may_be_cut=True)
     return known
 
 

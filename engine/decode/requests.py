@@ -33,24 +33,29 @@ class Job:
 
     prompt: as `prompt_of` returns it
     ids: its tokens, if they are known
-    lead: text that the model reads after the prompt as the beginning of its answer
-    frame: the frame of the answer, including the lead
+    frame: the frame of the answer; a prompt that is a text ends with its beginning
     search: the search if the caller names none
+    max_tokens: the requested budget, if it is not the one of the options
     pools: number of components of a requested embedding; 0 for text generation
     """
 
     prompt: Prompt
     guide_cache: GuideCache | None
     ids: Ids | None = None
-    lead: str = ""
     frame: Frame | Sentence | None = None
     search: Search | Beam | None = None
+    max_tokens: int | None = None
     pools: int = 0
 
     @property
-    def is_free(self) -> bool:
-        """True if the text is free but for goals."""
-        return self.guide_cache is None or self.guide_cache.free
+    def lead(self) -> str:
+        """Text that the model reads after a chat or token ids as the beginning of its answer."""
+        return "" if self.frame is None or isinstance(self.prompt, str) else self.frame.before
+
+    @property
+    def may_be_cut(self) -> bool:
+        """True if the text is free but for goals: its budget, stop strings and stop ids may end it."""
+        return self.guide_cache is None or self.guide_cache.may_be_cut
 
     @property
     def needed(self) -> int:
@@ -64,10 +69,6 @@ class Job:
         most = self.frame.most if isinstance(self.frame, Sentence) else DEFAULT_TOKENS
         return most + (guide.free_tokens if isinstance(guide, AfterGuide) else 0)
 
-    def encoded(self, model: Model, options: Options, number: int) -> Ids:
-        """Return the tokens of prompt and lead. Raises OptionError."""
-        return self.read(model, options, number).ids
-
     def read(self, model: Model, options: Options, number: int) -> ReadMedia:
         """Return the tokens of prompt and lead, and the references to its images and audio. Raises OptionError."""
         if self.ids is None:
@@ -78,9 +79,8 @@ class Job:
         return ReadMedia((*ids, *continued(model, self.lead, number)) if self.lead else ids, held)
 
 
-def requests_of(model: Model, jobs: Sequence[Job], options: Options, first: int = 0) -> list[Request]:
-    """Return the requests of all samples of all jobs, in order. first: number of the first job. Raises OptionError,
-    BudgetError."""
+def requests_of(model: Model, jobs: Sequence[Job], options: Options) -> list[Request]:
+    """Return the requests of all samples of all jobs, in order. Raises OptionError, BudgetError."""
     found: list[Request] = []
     check_draft(model, options.draft)
     stops = StopStrings(options.stop)
@@ -92,9 +92,10 @@ def requests_of(model: Model, jobs: Sequence[Job], options: Options, first: int 
     spelt = suppressed.of(model.vocabulary)
     forces_end: bool = getattr(model, "forces_end", False)
     is_listed, adapter = not isinstance(options.prompt_logprobs, bool), _adapter(model, options.adapter)
-    for number, (job, seed) in enumerate(zip(jobs, options.seeds(len(jobs)), strict=True), first):
+    for number, (job, seed) in enumerate(zip(jobs, options.seeds(len(jobs)), strict=True)):
         _check(model, job, options)
-        start, budget = _start(model, job, options, number)
+        asked = options.max_tokens if job.max_tokens is None else job.max_tokens
+        start, budget = _start(model, job, options, number, asked)
         if options.min_tokens > budget:
             raise OptionError(
                 f"min_tokens={options.min_tokens}: an output of prompt {number} has at most {budget} tokens; ask for "
@@ -102,14 +103,14 @@ def requests_of(model: Model, jobs: Sequence[Job], options: Options, first: int 
             )
         needed = 0 if start.guide_cache is None else start.guide_cache.distance
         stop, frame = stops, job.frame
-        if job.is_free and frame is not None:  # the mark after free text acts as a stop string
+        if job.may_be_cut and frame is not None:  # the mark after free text acts as a stop string
             stop, frame = stops.also(frame.behind), None
         search = options.search if job.search is None or options.search is not GREEDY else job.search
         # A caller's budget is meant in full. Exact samplers are exact for any budget.
-        if start.guide_cache is not None and options.max_tokens is None and not isinstance(search, Target):
+        if start.guide_cache is not None and asked is None and not isinstance(search, Target):
             start = replace(start, guide_cache=start.guide_cache.reserving(budget))
         # An empty text would be useless, and a text without a goal would be incomplete.
-        is_last = forces_end and job.is_free and budget > max(needed, 1)
+        is_last = forces_end and job.may_be_cut and budget > max(needed, 1)
         for sample in range(1 if isinstance(search, (Beam, Target)) else search.n):
             key = row_key(seed, sample)
             made = Request(
@@ -123,7 +124,7 @@ def requests_of(model: Model, jobs: Sequence[Job], options: Options, first: int 
                 options,
                 search,
                 bias,
-                suppressed if job.is_free else spelt,
+                suppressed if job.may_be_cut else spelt,
                 scores=bool(options.logprobs) or options.diagnostics or options.fields,
                 best=max(FIELD_BEST * options.fields, 0 if isinstance(options.logprobs, bool) else options.logprobs),
                 learns=options.seed is None and options.cache_salt is None,
@@ -150,7 +151,7 @@ def _adapter(model: Model, name: str | None) -> int:
 
 def _check(model: Model, job: Job, options: Options) -> None:
     """Raise OptionError for options that do not apply to a job."""
-    if not job.is_free and (options.stop or options.stop_ids):
+    if not job.may_be_cut and (options.stop or options.stop_ids):
         raise OptionError(
             "stop and stop_ids would cut off a constrained output; let the constraint define its end (for example "
             "[^\\n]* instead of .* with stop='\\n')"
@@ -172,19 +173,21 @@ def _check_scores(model: Model, options: Options) -> None:
         raise OptionError(f"{what} with search={options.search!r}: use Greedy() or Sample(...)")
 
 
-def _start(model: Model, job: Job, options: Options, number: int) -> tuple[HealedPrompt, int]:
-    """Return the start of a sequence, healed if requested and if there is room, and its budget."""
+def _start(model: Model, job: Job, options: Options, number: int, asked: int | None) -> tuple[HealedPrompt, int]:
+    """Return the start of a sequence, healed if requested and if there is room, and its budget.
+
+    asked: the requested budget; None for the default one
+    """
     if conforms(model, SourceModel):
         if job.lead:
             raise OptionError(
                 f"frame: {model!r} is an encoder-decoder, whose answers cannot have a text before them; give "
                 'only a closing mark, as in frame=("", "."), or leave it out'
             )
-        return _decoder_start(model, job, options, number)
+        return _decoder_start(model, job, options, number, asked)
     if job.pools:
         ids, held = _encode(model, job, options, number, least=0)
         return HealedPrompt(ids, None, held=held), 0
-    asked = options.max_tokens
     prompt, held = _encode(model, job, options, number, least=1 if asked is None else min(asked, 1))
     if held:
         _check_beside_media(options, number)
@@ -229,9 +232,11 @@ def _check_beside_media(options: Options, number: int) -> None:
             )
 
 
-def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) -> tuple[HealedPrompt, int]:
+def _decoder_start(
+    model: SourceModel, job: Job, options: Options, number: int, asked: int | None
+) -> tuple[HealedPrompt, int]:
     """Return the start of an encoder-decoder's output: the constraint after the model's text prefix."""
-    source, limit = job.encoded(model, options, number), model.source_context
+    source, limit = job.read(model, options, number).ids, model.source_context
     guide_cache, tail = job.guide_cache, 0
     if not source:
         raise OptionError(
@@ -244,7 +249,7 @@ def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) 
         guide_cache, tail = guide_cache.behind(model.text_prefix), len(model.text_prefix)
     needed = 0 if guide_cache is None else guide_cache.distance
     start = HealedPrompt(model.start_ids, guide_cache, tail, source=source)
-    return start, _budget(model, needed, start.size, options.max_tokens, number, job.spare)
+    return start, _budget(model, needed, start.size, asked, number, job.spare)
 
 
 def _encode(model: Model, job: Job, options: Options, number: int, least: int = 1) -> ReadMedia:

@@ -213,7 +213,7 @@ class Request:
     @property
     def may_be_cut(self) -> bool:
         """True if the text is free but for goals: its budget, stop strings and stop ids may end it."""
-        return self.start.is_free or self.start.guide_cache is None or self.start.guide_cache.free
+        return self.start.guide_cache is None or self.start.guide_cache.may_be_cut
 
     def output(self, state: int, text: bytes) -> bytes:
         """Return the bytes of a token that lie after the healed prompt tail."""

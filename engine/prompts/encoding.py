@@ -37,16 +37,16 @@ def ids_of(model: Model, prompt: Any, number: int, extras: Extras) -> Ids:
     of a template does. A chat gets the tokens of its template. Raises OptionError, also for invalid output of the
     tokenizer.
     """
-    return read(model, prompt, number, extras).ids
+    return read(model, prompt_of(prompt, f"prompt {number}"), number, extras).ids
 
 
-def read(model: Model, prompt: Any, number: int, extras: Extras) -> ReadMedia:
-    """Return the tokens of a prompt, including rows of images and audio, and the references that keep these alive.
+def read(model: Model, given: Prompt, number: int, extras: Extras) -> ReadMedia:
+    """Return the tokens of a prompt of `prompt_of`, including rows of images and audio, and the references that keep
+    these alive.
 
     Raises OptionError as `ids_of` does, and for images or audio that the model does not read.
     """
     what = f"prompt {number}"
-    given = prompt_of(prompt, what)
     media, several = media_of(model), check_read(model, media_in(given), what)
     is_read = not isinstance(given, str) and not is_chat(given) and min(cast("Ids", given), default=0) < BEGIN
     if media is not None and media.joins_prompts and not several and not is_read:

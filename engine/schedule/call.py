@@ -136,10 +136,6 @@ class Call:
             self.outcomes[number] = RequestOutput((), error)
             self.begun = number + 1
 
-    def again(self, request: Request) -> None:
-        """Add a request that replaces a finished one."""
-        self.requests.append(request)
-
 
 class Preparation:
     """Guide work of a sequence, done by the first thread that takes it. It does not modify the sequence.

@@ -82,8 +82,7 @@ class ConstraintSpec:
         else:
             frame = self.frame if isinstance(guide, JSONGuide) else self.framed
             generator = Generator(model, guide, limits=limits, frame=frame_of(frame))
-        guide_cache = generator.job((0,), self.goals).guide_cache
+        guide_cache = generator.guide_cache(self.goals)
         if guide_cache is not None:
-            guide_cache.allowed(guide_cache.guide.start)
-            _ = guide_cache.distance
+            guide_cache.warm()
         return generator

@@ -163,7 +163,7 @@ async def _planned(
     tail = _tail(ids) if form.thinks else ()
     answer: Any = None
     if constraint.kind:  # its guide includes goals
-        guide_cache = generator.job((0,), constraint.goals).guide_cache
+        guide_cache = generator.guide_cache(constraint.goals)
         answer = None if guide_cache is None else guide_cache.guide
     stop = () if constraint.kind else chat.stops  # a constraint defines the ends of its texts
     choice = json.dumps([asked.choice.mode, sorted(asked.choice.names), asked.parallel, asked.thinking, asked.budget])
@@ -183,10 +183,9 @@ async def _planned(
             limits=limits,
         )
         planned: Generator[Any] = Generator(service.model, plan.guide, limits=limits)
-        guide_cache = planned.job((0,)).guide_cache
+        guide_cache = planned.guide_cache()
         if guide_cache is not None:
-            guide_cache.allowed(guide_cache.guide.start)
-            _ = guide_cache.distance
+            guide_cache.warm()
         return plan, planned
 
     try:

@@ -161,7 +161,7 @@ async def constraint(request: Request, service: Service, asked: ConstraintReques
     generator = await while_connected(request, service.generator(made))
 
     def look() -> dict[str, Any]:
-        guide_cache = generator.job((0,), made.goals).guide_cache
+        guide_cache = generator.guide_cache(made.goals)
         if guide_cache is None:
             return {"expected": "anything", "needed": 0}
         return {"expected": expected(guide_cache.guide, guide_cache.guide.start), "needed": guide_cache.distance}

@@ -15,7 +15,7 @@ from .audio_models import MODELS, RATE, build, expected, sound
 from .image_models import PARTS, TEXTS, Loaded, loaded, picture
 from .image_models import build as build_seeing
 from .media.test_audio import wav
-from .support import Verbatim, read
+from .support import Verbatim, prompts_of, read
 
 TOKENS = 10
 LONG, SHORT = sound(1.713), sound(0.237, 1)
@@ -231,7 +231,7 @@ def test_what_is_not_run_is_refused_by_its_name(tmp_path: Path) -> None:
 def test_rows_are_prompts_as_ids(qwen: Any) -> None:
     """As the server has them, which reads prompts before it runs them."""
     text, prompt = generate.text(qwen), ["Hear ", LONG, "!"]
-    ids, held = read(qwen, prompt, 0, {})
+    ids, held = read(qwen, prompts_of(prompt).items[0], 0, {})
     assert held and text.run(ids, max_tokens=4).token_ids == text.run(prompt, max_tokens=4).token_ids
     ids = Verbatim(qwen).ids(chat_of(["Is <image> in ", LONG, "?"]), 0, {})
     words = qwen.vocabulary.decode([token for token in ids if token >= 0])

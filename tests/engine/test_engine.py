@@ -7,6 +7,7 @@ import copy
 import gc
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -366,3 +367,10 @@ def test_requests_know_their_width() -> None:
     model = PagedModel()
     job = generate.text(model).job("a")
     assert [requests_of(model, [job], Options(search=search))[0].width for search in (Beam(5), Sample(n=3))] == [5, 1]
+
+
+def test_a_prompt_may_have_a_budget_of_its_own() -> None:
+    model = PagedModel()
+    job = generate.text(model).job("a")
+    jobs = [job, replace(job, max_tokens=3), job]
+    assert [request.budget for request in requests_of(model, jobs, Options(max_tokens=5))] == [5, 3, 5]

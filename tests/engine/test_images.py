@@ -17,7 +17,7 @@ from trellm import Beam, Engine, Image, OptionError, Sample, generate, models
 
 from ..thresholds import thresholds
 from .image_models import MODELS, PARTS, TEMPLATE, TEXTS, Loaded, build, expected, loaded, picture
-from .support import Verbatim, read
+from .support import Verbatim, prompts_of, read
 
 TOKENS = 10
 WIDE, TALL = picture(41, 23), picture(17, 50, 1)
@@ -357,7 +357,8 @@ def test_rows_are_prompts_as_ids(both: tuple[Any, Any, Any]) -> None:
     """As the server has them, which reads prompts before it runs them."""
     ours = both[2]
     text = generate.text(ours)
-    ids, held = read(ours, prompt_of(both[1]), 0, {})
+    [prompt] = prompts_of(prompt_of(both[1])).items
+    ids, held = read(ours, prompt, 0, {})
     found = text.run(ids, max_tokens=4)
     assert found.token_ids == text.run(prompt_of(both[1]), max_tokens=4).token_ids
     assert held

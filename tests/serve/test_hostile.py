@@ -205,12 +205,12 @@ def test_clients_that_read_nothing_are_not_waited_for(left: tuple[int, ...], res
 def test_what_has_long_waited_is_told_piece_by_piece(logprobs: int, most: int) -> None:
     """In smaller ones where a table comes with each token."""
     handle = SimpleNamespace(call=None, options=SimpleNamespace(logprobs=logprobs))
-    waited: Any = Arrivals(SimpleNamespace(handle=handle))  # type: ignore[arg-type]
-    waited.tell(list(range(most * 2 + 1)))
+    waited: Any = Arrivals(SimpleNamespace(handle=handle, read=list, check_all=lambda: None))  # type: ignore[arg-type]
+    waited.tell([(number, None) for number in range(most * 2 + 1)])
     waited.end()
 
     async def told() -> list[int]:
-        return [len(news) async for news in waited]
+        return [len(pieces) async for pieces in waited.pieces(is_quick=True)]
 
     assert asyncio.run(told()) == [most, most, 1]
 
