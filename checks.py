@@ -16,7 +16,7 @@ from typing import Any, TypeGuard, TypeVar, cast
 from .errors import OptionError
 
 T = TypeVar("T")
-MOST = 2**31 - 1
+MAX_INT = 2**31 - 1
 """The largest value of integer options: counters of kernels have 32 bits."""
 _SHOWN = 80
 
@@ -39,9 +39,9 @@ def shown(value: Any) -> str:
     return text if plain else f"{text} ({name})"
 
 
-def text_of(value: Any, what: str) -> str:
+def check_text(value: Any, what: str) -> str:
     """Return a text that UTF-8 can encode. what: its name, as the beginning of a sentence."""
-    text = any_text_of(value, what)
+    text = check_any_text(value, what)
     at = lone_surrogate(text)
     if at >= 0:
         raise OptionError(
@@ -51,14 +51,14 @@ def text_of(value: Any, what: str) -> str:
     return text
 
 
-def any_text_of(value: Any, what: str, example: str = "") -> str:
-    """Return a text, with lone surrogates allowed. what: see `text_of`; example: of a valid text"""
+def check_any_text(value: Any, what: str, example: str = "") -> str:
+    """Return a text, with lone surrogates allowed. what: see `check_text`; example: of a valid text"""
     if isinstance(value, str):
         return value if type(value) is str else str.__str__(value)  # regardless of `__str__` of a subclass
     raise OptionError(f"{what} must be a text, not {shown(value)}{_instead(value)}{example and f': {example}'}")
 
 
-def twice_named(members: Sequence[tuple[str, Any]]) -> str | None:
+def repeated_name(members: Sequence[tuple[str, Any]]) -> str | None:
     """Return the first repeated name among the members of a JSON object; None if there is none."""
     seen: set[str] = set()
     return next((name for name, _ in members if name in seen or seen.add(name)), None)
@@ -73,7 +73,7 @@ def lone_surrogate(text: str) -> int:
     return -1
 
 
-def texts_of(values: Any, what: str, each: str) -> list[str]:
+def check_texts(values: Any, what: str, each: str) -> list[str]:
     """Return several texts as a list, from a list or another ordered iterable.
 
     what: their name; each: the name of one, followed by its number
@@ -81,7 +81,7 @@ def texts_of(values: Any, what: str, each: str) -> list[str]:
     several = None if isinstance(values, (str, os.PathLike)) else items_of(values)
     if several is None:
         raise OptionError(f"{what} must be a text or a list of texts, not {shown(values)}{_instead(values)}")
-    return [text_of(value, f"{each} {number}") for number, value in enumerate(several)]
+    return [check_text(value, f"{each} {number}") for number, value in enumerate(several)]
 
 
 def text_in_file(path: Path, what: str) -> str:
@@ -108,13 +108,13 @@ def items_of(values: Any) -> list[Any] | None:
         return None
 
 
-def one_of(value: Any, what: str, possible: Sequence[str]) -> None:
+def check_choice(value: Any, what: str, possible: Sequence[str]) -> None:
     """Raise OptionError unless the value is one of some words."""
     if not isinstance(value, str) or value not in possible:
         raise OptionError(f"{what}={brief(value)}: one of {', '.join(map(repr, possible))}")
 
 
-def mapping_of(value: Any, what: str, meaning: str) -> Mapping[str, Any] | None:
+def check_mapping(value: Any, what: str, meaning: str) -> Mapping[str, Any] | None:
     """Return a mapping from texts, or None. meaning: of keys and values, for the message."""
     if value is None:
         return None
@@ -122,23 +122,23 @@ def mapping_of(value: Any, what: str, meaning: str) -> Mapping[str, Any] | None:
         raise OptionError(f"{what}={brief(value)}: a dict of {meaning}, or None")
     found = cast("Mapping[str, Any]", value)
     for key in found:
-        text_of(key, f"{what}: a key")
+        check_text(key, f"{what}: a key")
     return found
 
 
-def whole(value: Any, what: str, least: int = 1, most: int = MOST) -> int:
+def check_int(value: Any, what: str, least: int = 1, most: int = MAX_INT) -> int:
     """Return a whole number within bounds, as an int; also one of NumPy's."""
     try:
         found = None if isinstance(value, bool) else index(value)
     except TypeError:
         found = None
     if found is None or not least <= found <= most:
-        bound = f"of at least {least}" if most == MOST and (found or 0) < least else f"from {least} to {most:,}"
+        bound = f"of at least {least}" if most == MAX_INT and (found or 0) < least else f"from {least} to {most:,}"
         raise OptionError(f"{what}={brief(value)}: a whole number {bound}")
     return found
 
 
-def number(value: Any, what: str, meaning: str) -> float:
+def check_number(value: Any, what: str, meaning: str) -> float:
     """Return a finite number. meaning: description of valid numbers, for the message."""
     try:
         found = float(value) if not isinstance(value, bool) and isinstance(value, Real) else math.nan
@@ -149,16 +149,16 @@ def number(value: Any, what: str, meaning: str) -> float:
     return found
 
 
-def positive(value: Any, what: str, unit: str) -> float:
+def check_positive(value: Any, what: str, unit: str) -> float:
     """Return a finite number above 0. unit: of the number, for the message."""
     meaning = f"a number of {unit} above 0"
-    found = number(value, what, meaning)
+    found = check_number(value, what, meaning)
     if found <= 0:
         raise OptionError(f"{what}={brief(value)}: {meaning}")
     return found
 
 
-def switch(value: Any, what: str, meaning: str = "True or False") -> bool:
+def check_bool(value: Any, what: str, meaning: str = "True or False") -> bool:
     """Return True or False."""
     if not isinstance(value, bool):
         raise OptionError(f"{what}={brief(value)}: {meaning}")
@@ -176,7 +176,7 @@ def _instead(value: Any) -> str:
     return ""
 
 
-def conforms(value: object, protocol: type[T]) -> TypeGuard[T]:
+def implements(value: object, protocol: type[T]) -> TypeGuard[T]:
     """Test `isinstance(value, protocol)`, faster, for a runtime-checkable protocol.
 
     Python looks up every member at every test. Here the members of classes are cached, and the first missing member

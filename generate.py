@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, cast, overload
 
 from . import elsewhere, guides
-from .checks import items_of, mapping_of, one_of, switch, text_in_file, text_of, texts_of, whole
+from .checks import check_bool, check_choice, check_int, check_mapping, check_text, check_texts, items_of, text_in_file
 from .engine.decode.frames import After, FrameOption, frame_of
 from .engine.engine import run_together
 from .engine.extraction import Extractor
@@ -21,8 +21,8 @@ from .engine.formats import format_of, natural_of, values_by_text, values_of_typ
 from .engine.generator import Embedder, Embedding, Generator
 from .engine.models.protocol import Model, check_model
 from .engine.options import CallOptions, Options
+from .engine.prompts.arguments import Prompt, PromptParts, check_prompt
 from .engine.prompts.description import describe as describe_schema
-from .engine.prompts.given import Prompt, PromptParts, prompt_of
 from .engine.results import values_of
 from .engine.structures import structure_of
 from .errors import OptionError, SchemaError, TrellmWarning
@@ -112,9 +112,9 @@ def regex(
     Raises PatternError, LanguageError, LimitError.
     """
     check_model(model, "generate.regex", pattern)
-    text_of(pattern, "generate.regex: the pattern")
-    whole(flags, "flags", 0)
-    one_of(dialect, "dialect", ("python", "ecma"))
+    check_text(pattern, "generate.regex: the pattern")
+    check_int(flags, "flags", 0)
+    check_choice(dialect, "dialect", ("python", "ecma"))
     guide = guides.RegexGuide(pattern, model.vocabulary, flags=flags, dialect=dialect, limits=limits)
     return Generator(model, guide, limits=limits, **_around(around))
 
@@ -156,7 +156,7 @@ def choice(
     several = None if written is not None else items_of(choices)
     if several is not None and any(isinstance(each, (int, float)) for each in several):
         choices, written = None, values_by_text("choices", [(each, each) for each in several])
-    texts = texts_of(choices if written is None else list(written), "choices", "choice")
+    texts = check_texts(choices if written is None else list(written), "choices", "choice")
     guide = guides.ChoiceGuide(texts, model.vocabulary, limits=limits)
     convert = None if written is None else written.__getitem__
     return Generator(model, guide, convert, limits=limits, **_around(around))
@@ -194,10 +194,10 @@ def cfg(
     check_model(model, "generate.cfg", grammar)
     if not isinstance(grammar, Grammar):
         grammar = text_in_file(grammar, "generate.cfg: the grammar") if isinstance(grammar, Path) else grammar
-        text_of(grammar, "generate.cfg: the grammar")
+        check_text(grammar, "generate.cfg: the grammar")
     if start is not None:
-        text_of(start, "start, the name of a rule,")
-    one_of(syntax, "syntax", ("auto", "lark", "gbnf"))
+        check_text(start, "start, the name of a rule,")
+    check_choice(syntax, "syntax", ("auto", "lark", "gbnf"))
     _check_contexts(contexts)
     guide = guides.CFGGuide(grammar, model.vocabulary, start, syntax, contexts, limits=limits)
     return Generator(model, guide, limits=limits, **_around(around))
@@ -262,17 +262,17 @@ def extract(
     """
     check_model(model, "generate.extract", context)
     if not isinstance(context, str):
-        texts_of(context, "the context", "document")
+        check_texts(context, "the context", "document")
     if none_text is not None:
-        text_of(none_text, "none_text")
-    one_of(boundary, "boundary", ("word", "character", "sentence", "line"))
-    one_of(whitespace, "whitespace", ("exact", "collapsed"))
+        check_text(none_text, "none_text")
+    check_choice(boundary, "boundary", ("word", "character", "sentence", "line"))
+    check_choice(whitespace, "whitespace", ("exact", "collapsed"))
     guide = guides.SubstringGuide(
         context,
         model.vocabulary,
         boundary=boundary,
-        min_chars=whole(min_chars, "min_chars"),
-        max_chars=None if max_chars is None else whole(max_chars, "max_chars"),
+        min_chars=check_int(min_chars, "min_chars"),
+        max_chars=None if max_chars is None else check_int(max_chars, "max_chars"),
         whitespace=whitespace,
         none_text=none_text,
         limits=limits,
@@ -351,7 +351,7 @@ def json(
     Raises SchemaError, LimitError, OptionError.
     """
     check_model(model, "generate.json", schema)
-    switch(describe, "describe")
+    check_bool(describe, "describe")
     _check_contexts(contexts)
     structure = structure_of(text_in_file(schema, "generate.json: the schema") if isinstance(schema, Path) else schema)
     guide = guides.JSONGuide(
@@ -359,12 +359,12 @@ def json(
         model.vocabulary,
         order=order,
         whitespace=whitespace,
-        indent=whole(indent, "indent", 0, 16),
+        indent=check_int(indent, "indent", 0, 16),
         escapes=escapes,
         spelling=spelling,
         resources=resources,
         formats=formats,
-        max_cases=whole(max_cases, "max_cases"),
+        max_cases=check_int(max_cases, "max_cases"),
         contexts=contexts,
         unenforced=unenforced,
         limits=limits,
@@ -377,7 +377,7 @@ def json(
 
 def _tell_strange(guide: JSONGuide, strict: bool) -> None:
     """Warn of keywords that resemble those of JSON Schema. Raises SchemaError for them if `strict`."""
-    switch(strict, "strict")
+    check_bool(strict, "strict")
     for each in guide.strange_keywords:
         if strict:
             raise SchemaError(each.reason, each.pointer)
@@ -417,7 +417,7 @@ def _pairs(pairs: Any) -> list[tuple[Generator[Any], Prompt]]:
     for number, pair in enumerate(several):
         if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[0], Generator):  # pyright: ignore[reportUnknownArgumentType]
             raise OptionError(f"batch takes (generator, prompt) pairs, not {pair!r}")
-        found.append((pair[0], prompt_of(pair[1], f"prompt {number}")))  # pyright: ignore[reportUnknownArgumentType]
+        found.append((pair[0], check_prompt(pair[1], f"prompt {number}")))  # pyright: ignore[reportUnknownArgumentType]
     return found
 
 
@@ -437,11 +437,11 @@ def _around(given: AroundOptions) -> dict[str, Any]:
 
 def _check_contexts(contexts: Any) -> None:
     """Raise OptionError for contexts that cannot be quoted."""
-    for name, context in (mapping_of(contexts, "contexts", "texts by name") or {}).items():
+    for name, context in (check_mapping(contexts, "contexts", "texts by name") or {}).items():
         if not isinstance(context, (str, Quote, Mapping)):
-            texts_of(context, f"the context {name!r}", "document")
+            check_texts(context, f"the context {name!r}", "document")
         elif isinstance(context, str):
-            text_of(context, f"the context {name!r}")
+            check_text(context, f"the context {name!r}")
 
 
 def __getattr__(name: str) -> Any:

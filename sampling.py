@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .checks import MOST, number, whole
+from .checks import MAX_INT, check_int, check_number
 from .errors import OptionError
 
 
@@ -18,7 +18,7 @@ class SampleOption:
 
     about: str
     least: float
-    most: float = MOST
+    most: float = MAX_INT
     is_open: bool = False
     is_whole: bool = False
     hint: str = ""
@@ -34,9 +34,9 @@ class SampleOption:
     def checked(self, value: Any, name: str) -> Any:
         """Return a valid value. Raises OptionError, with the name of the option, for others."""
         if self.is_whole:
-            return whole(value, name, int(self.least), int(self.most))
+            return check_int(value, name, int(self.least), int(self.most))
         meaning = f"{self.bounds}{self.hint}"
-        found = number(value, name, meaning)
+        found = check_number(value, name, meaning)
         if not self.least <= found <= self.most or (self.is_open and found == self.least):
             raise OptionError(f"{name}={value!r}: {meaning}")
         return value

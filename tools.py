@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Unpack, cast
 
-from .checks import brief, items_of, whole
+from .checks import brief, check_int, items_of
 from .engine.generator import Generator
 from .engine.models.protocol import Model, check_model
 from .engine.options import Options, StreamOptions
-from .engine.prompts.encoding import Verbatim
-from .engine.prompts.given import Message, extras_of, is_chat, prompt_of
+from .engine.prompts.arguments import Message, check_prompt, extras_of, is_chat
+from .engine.prompts.encoding import ChatEncoder
 from .engine.structures import structure_of
 from .errors import OptionError
 from .guides.limits import Limits
@@ -107,10 +107,10 @@ def run(
     Raises OptionError, SchemaError, LimitError.
     """
     check_model(model, "tools.run", functions)
-    whole(rounds, "rounds", 1, 1000)
+    check_int(rounds, "rounds", 1, 1000)
     Options.of(StreamOptions, dict(options))
     given: Any = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
-    chat = prompt_of(given, "the prompt")
+    chat = check_prompt(given, "the prompt")
     if not is_chat(chat):
         raise OptionError(f"tools.run expects a chat or a text, not {brief(messages)}")
     turns = [dict(each) for each in cast("Sequence[Message]", chat)]
@@ -250,7 +250,7 @@ class _Conversation:
 
         If the template does not support functions, a system message describes them, unless `choice` is "none".
         """
-        verbatim, listed = Verbatim(self.model), [each.listed for each in self.functions.values()]
+        verbatim, listed = ChatEncoder(self.model), [each.listed for each in self.functions.values()]
         if not listed:
             return verbatim.ids(self.messages, 0, {})
         try:

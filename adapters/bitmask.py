@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import brief, items_of, shown, whole
+from ..checks import brief, check_int, items_of, shown
 from ..errors import OptionError, StateError
 from ..guides.lift.mask_table import MaskTable
 from ..guides.protocol import Guide, Mask, RowGuide
@@ -22,7 +22,7 @@ States = Sequence[int] | NDArray[np.integer[Any]]
 WORDS = (np.dtype(np.int32), np.dtype(np.uint32))
 
 
-class Bits:
+class BitmaskArray:
     """Memory of a bitmask [rows, words] for kernels: int32 [n], the stride between rows, the words of a row, and rows.
 
     Raises OptionError for objects that are not bitmasks of NumPy or torch.
@@ -71,9 +71,9 @@ class Bits:
             )
 
 
-def bits_of(bitmask: Any) -> Bits:
+def bits_of(bitmask: Any) -> BitmaskArray:
     """Return a BitmaskBuffer unchanged, or the memory of a bitmask. Raises OptionError for other objects."""
-    return bitmask if isinstance(bitmask, BitmaskBuffer) else Bits(bitmask)
+    return bitmask if isinstance(bitmask, BitmaskBuffer) else BitmaskArray(bitmask)
 
 
 def numpy_of(bitmask: Any) -> Any:
@@ -100,11 +100,11 @@ def numpy_of(bitmask: Any) -> Any:
 
 def allocate_bitmask(vocabulary: Vocabulary | int, rows: int) -> NDArray[np.int32]:
     """Return a bitmask int32 [rows, ceil(V / 32)] that allows no token. vocabulary: or the width of the logits"""
-    size = vocabulary.size if isinstance(vocabulary, Vocabulary) else whole(vocabulary, "vocabulary")
-    return np.zeros((whole(rows, "rows"), words_for(size)), np.int32)
+    size = vocabulary.size if isinstance(vocabulary, Vocabulary) else check_int(vocabulary, "vocabulary")
+    return np.zeros((check_int(rows, "rows"), words_for(size)), np.int32)
 
 
-class BitmaskBuffer(Bits):
+class BitmaskBuffer(BitmaskArray):
     """A bitmask that remembers the contents of its rows, so that only changes are written.
 
         buffer = BitmaskBuffer(allocate_bitmask(vocabulary, 256))
@@ -204,7 +204,7 @@ class GuideStates(NamedTuple):
     places: Ints
 
 
-def _fill(parts: list[GuideStates], bits: Bits) -> None:
+def _fill(parts: list[GuideStates], bits: BitmaskArray) -> None:
     """Write the masks of all parts. All masks are computed before any is written, since each may fail."""
     for part in parts:
         bits.check(part.guide.vocabulary)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import one_of, shown
+from ..checks import check_choice, shown
 from ..errors import OptionError
 from ..guides.protocol import Guide
 from ..kernels.logits.mask import apply_mask
@@ -48,7 +48,7 @@ class GuideProcessor(OutlinesLogitsProcessor):
     """
 
     def __init__(self, guide: Guide | Sequence[Guide], library: str, *, max_tokens: int | None = None) -> None:
-        one_of(library, "library", LIBRARIES)
+        check_choice(library, "library", LIBRARIES)
         super().__init__(library)
         self._library = library
         self._rows = TokenRows(guide, max_tokens, "max_tokens")

@@ -9,9 +9,9 @@ from weakref import WeakKeyDictionary, ref
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import brief, whole
+from ..checks import brief, check_int
 from ..errors import BudgetError, OptionError
-from ..guides.given import token_of
+from ..guides.arguments import check_token
 from ..guides.lift.tables import VocabularyTables
 from ..guides.limits import spend
 from ..guides.protocol import DEAD, ByteGuide, Guide, Mask, mask_of, mask_within
@@ -43,7 +43,7 @@ class Session:
         self._advance = guide.advance
         self._eos = frozenset(guide.vocabulary.eos_ids)
         most = guide.vocabulary.size - 1
-        self.stops = frozenset(whole(token, "a stop id", 0, most) for token in _listed(stop_ids)) - self._eos
+        self.stops = frozenset(check_int(token, "a stop id", 0, most) for token in _listed(stop_ids)) - self._eos
         self._states = [guide.start]
         self.ended = False
 
@@ -173,7 +173,7 @@ class Session:
         guide = self.guide
         if not isinstance(guide, ByteGuide):
             raise OptionError(f"jump_forward needs a guide that reads bytes, see guides.ByteGuide, not {brief(guide)}")
-        most = whole(most, "most")
+        most = check_int(most, "most")
         found = bytearray()
         state = self._states[-1]
         while not self.ended and len(found) < most and not guide.is_accepting(state):
@@ -193,7 +193,7 @@ class Session:
         for token in tokens:
             if ended:
                 break
-            is_stop = bool(stops) and token_of(token, self.guide.vocabulary.size) in stops
+            is_stop = bool(stops) and check_token(token, self.guide.vocabulary.size) in stops
             if is_stop and self.guide.is_accepting(state):
                 ended = True
             elif is_stop and not self._stops_are_text(state):
@@ -236,7 +236,7 @@ def fill_masks(
             bits.put(place if rows is None else rows[place], mask)
 
 
-MOST_KNOWN = 1 << 16
+MAX_KNOWN = 1 << 16
 """Most states of a guide with a cached budget."""
 
 # By id of a living guide: for each state the number of remaining tokens at which its whole mask is allowed
@@ -252,7 +252,7 @@ def within_budget(guide: Guide, state: int, left: int) -> Mask | None:
     known = _enough_of(guide)
     if known.get(state, left + 1) <= left:
         return None
-    if len(known) >= MOST_KNOWN:
+    if len(known) >= MAX_KNOWN:
         known.clear()
     for enough in (left // 2, left):
         within = mask_within(guide, state, enough)
@@ -276,11 +276,11 @@ def _enough_of(guide: Guide) -> dict[int, int]:
 def check_budget(guide: Guide, most: int, option: str) -> None:
     """Raise BudgetError if all texts of the guide have more than `most` tokens. option: the host's name for it"""
     needed = guide.distance(guide.start)
-    if needed > whole(most, option):
+    if needed > check_int(most, option):
         raise BudgetError(f"{option}={most}: the shortest text of this guide has {needed} tokens", needed)
 
 
-MOST_PACKED = 64
+MAX_PACKED = 64
 """Most cached masks of token sets of a vocabulary."""
 
 # As long as the vocabulary lives
@@ -294,7 +294,7 @@ def packed(vocabulary: Vocabulary, tokens: frozenset[int]) -> NDArray[np.uint32]
     if mask is None:
         mask = mask_of(tokens, vocabulary.size)
         mask.flags.writeable = False
-        if len(known) >= MOST_PACKED:
+        if len(known) >= MAX_PACKED:
             known.clear()
         known[tokens] = mask
     return mask

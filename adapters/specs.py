@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ..checks import any_text_of, brief, one_of
+from ..checks import brief, check_any_text, check_choice
 from ..errors import OptionError
 from ..guides.cfg_guide import CFGGuide
 from ..guides.json_guide import JSONGuide
@@ -23,13 +23,13 @@ def guide_for(kind: str, text: str, vocabulary: Vocabulary, *, compact: bool = F
     "grammar" (GBNF if it contains "::=", else Lark); compact: JSON without white space
     Raises the errors of guides, and OptionError for another kind.
     """
-    one_of(kind, "the kind of a constraint", KINDS)
+    check_choice(kind, "the kind of a constraint", KINDS)
     if kind in ("json", "json_object"):
         schema = text if kind == "json" else '{"type": "object"}'
         return JSONGuide(schema, vocabulary, whitespace="compact" if compact else "flexible")
     if kind == "regex":
         return RegexGuide(text, vocabulary)
-    text = any_text_of(text, f"a constraint of the kind {kind}")
+    text = check_any_text(text, f"a constraint of the kind {kind}")
     if kind == "choice":
         return ChoiceGuide(_choices_of(text), vocabulary)
     return CFGGuide(text, vocabulary, syntax="gbnf" if "::=" in text else "lark")

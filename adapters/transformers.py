@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import brief, items_of, shown, texts_of
+from ..checks import brief, check_texts, items_of, shown
 from ..errors import OptionError
 from ..guides.healing import AlignedGuide, Crossings
 from ..guides.protocol import ByteGuide, Guide
@@ -25,7 +25,7 @@ from .session import Session
 
 TRIED = "transformers 5.23"
 
-MOST_REQUESTS = 4096
+MAX_REQUESTS = 4096
 """Most requests of continuous batching with a cached session."""
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class ContinuousGuideProcessor(ContinuousBatchingLogitsProcessor):
         # Tokens that a host adds after the end are not read
         session.take(text[session.length :])
         self._texts[request.request_id] = begin, session
-        if len(self._texts) > MOST_REQUESTS:
+        if len(self._texts) > MAX_REQUESTS:
             self._texts.popitem(last=False)
         return session
 
@@ -255,7 +255,7 @@ class HealedPrompts:
 
         if not hasattr(tokenizer, "__call__") or not hasattr(tokenizer, "pad_token_id"):  # noqa: B004
             raise OptionError(f"{shown(tokenizer)} is not a tokenizer of transformers; give the one of the model")
-        read = texts_of([prompts] if isinstance(prompts, str) else prompts, "prompts", "prompt")
+        read = check_texts([prompts] if isinstance(prompts, str) else prompts, "prompts", "prompt")
         several = items_of(guide)
         guides = [guide_of(guide)] * len(read) if several is None else [guide_of(each) for each in several]
         if len(guides) != len(read) or not read:

@@ -34,7 +34,7 @@ LENGTHS = [8, 16, 24, 32, 40, 48, 56, 64]
 ONE, EIGHT = 24, 24
 WIDE = 128
 SECONDS = 60
-MOST = 30_000_000
+MAX = 30_000_000
 # Decoders that need pictures or speech beside a prompt.
 NOT_TEXT = {
     "git",
@@ -71,7 +71,7 @@ def network_of(name: str, hidden: int, dtype: Any) -> Any:
     kind = transformers.AutoModelForSeq2SeqLM if both else transformers.AutoModelForCausalLM
     with torch.device("meta"):
         size = sum(weights.numel() for weights in kind.from_config(config).parameters())
-    if size > MOST:
+    if size > MAX:
         raise ValueError(f"{size:,} weights in its smallest configuration")
     torch.manual_seed(1)
     try:

@@ -48,8 +48,8 @@ NAMED = {
         engine:PackedRunner engine:BodyRunner engine:DescribedDecoder
     """,
 }
-MOST_BRANCHES = 25
-MOST_PARAMETERS = 12
+MAX_BRANCHES = 25
+MAX_PARAMETERS = 12
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 FACE = {"trellm", "trellm.cli", "trellm.engine.models", "trellm.errors", "trellm.generate", "trellm.guides"}
 FACE |= {"trellm.guides.grammar", "trellm.models", "trellm.serve"}
@@ -141,9 +141,9 @@ def counted() -> Iterator[tuple[str, list[str]]]:
     yield "the same, without kernels, which are compared with their references", others
     yield "attributes that tests patch", [*_found(tests, _patched)]
     rules = _broken_rules()
-    yield f"functions with cyclomatic complexity above {MOST_BRANCHES}", rules["C901"]
+    yield f"functions with cyclomatic complexity above {MAX_BRANCHES}", rules["C901"]
     yield "the same, operators of conditions and comprehensions counted", [*_found(trees, _branching)]
-    yield f"functions outside of kernels with more than {MOST_PARAMETERS} parameters", rules["PLR0913"]
+    yield f"functions outside of kernels with more than {MAX_PARAMETERS} parameters", rules["PLR0913"]
 
 
 def _short(file: Path) -> str:
@@ -259,7 +259,7 @@ def _patched(tree: ast.Module) -> Iterator[ast.AST]:
 
 def _branching(tree: ast.Module) -> Iterator[ast.AST]:
     for node in ast.walk(tree):
-        if isinstance(node, FUNCTIONS) and 1 + sum(map(_branches, ast.walk(node))) > MOST_BRANCHES:
+        if isinstance(node, FUNCTIONS) and 1 + sum(map(_branches, ast.walk(node))) > MAX_BRANCHES:
             yield node
 
 
@@ -275,7 +275,7 @@ def _branches(node: ast.AST) -> int:
 
 def _broken_rules() -> dict[str, list[str]]:
     """Findings of ruff by two rules: mccabe's complexity everywhere, parameters outside of kernels."""
-    limits = {"lint.mccabe.max-complexity": MOST_BRANCHES, "lint.pylint.max-args": MOST_PARAMETERS}
+    limits = {"lint.mccabe.max-complexity": MAX_BRANCHES, "lint.pylint.max-args": MAX_PARAMETERS}
     command = ["ruff", "check", "--isolated", "--exit-zero", "--output-format=json", "--select=C901,PLR0913"]
     command += [f"--config={name}={limit}" for name, limit in limits.items()]
     folders = [name for name in layering.FOLDERS if name != "training"]

@@ -31,7 +31,7 @@ from adapters import SCHEMA
 
 PROMPT = "Give me one record of a person, and nothing else."
 PATTERN = r"([A-Z][a-z]{2,8} ){2,4}was born on [0-9]{4}-[0-9]{2}-[0-9]{2} in [A-Z][a-z]{3,9}, near [A-Z][a-z]{3,9}\."
-MOST, SPARE = 60, 40
+MAX, SPARE = 60, 40
 REGEXES = [
     *(rf"[a-{chr(98 + n % 24)}]{{{1 + n % 3},{6 + n % 9}}}( [0-9]{{2}})?" for n in range(20)),
     *(rf"(\+[0-9]{{1,3}} )?[0-9]{{{3 + n % 4}}}-[0-9]{{4}}" for n in range(10)),
@@ -116,7 +116,7 @@ def generate(guide: Any, kind: str, tokenizer: Any, network: Any, rows: int, rou
     ids = tokenizer([PROMPT] * rows, return_tensors="pt").input_ids
     makers: dict[str, Callable[[], Any]] = {
         "trellm": lambda: GuideLogitsProcessor(guide),
-        "trellm, complete within the budget": lambda: GuideLogitsProcessor(guide, max_new_tokens=MOST),
+        "trellm, complete within the budget": lambda: GuideLogitsProcessor(guide, max_new_tokens=MAX),
         **peers(tokenizer, guide.vocabulary.size, kind, rows),
     }
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in makers}
@@ -125,7 +125,7 @@ def generate(guide: Any, kind: str, tokenizer: Any, network: Any, rows: int, rou
             processor = Timed(make())
             begin = time.process_time()
             network.generate(
-                ids, attention_mask=torch.ones_like(ids), max_new_tokens=MOST, do_sample=False,
+                ids, attention_mask=torch.ones_like(ids), max_new_tokens=MAX, do_sample=False,
                 logits_processor=[processor],
             )  # fmt: skip
             spent = time.process_time() - begin

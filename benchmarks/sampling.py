@@ -34,7 +34,7 @@ BITS = "[01]{5}"
 TERMS = 'start: "x" | "y" | "0" | "(" op start start ")" | "~" start\nop: "&" | "|" | "^"'
 SCHEMA = {"type": "object", "properties": {"n": {"enum": [1, 2, 3]}}, "required": ["n"], "additionalProperties": False}
 ASKED = "Anna has 2 dogs.\nAs JSON: "
-MOST = 1000
+MAX = 1000
 """After so many tokens references give up; one without a draw is counted as if it had come to one."""
 REGEX = "[a-z]{2,5} [0-9]{1,3}"
 
@@ -110,7 +110,7 @@ def count_draws(draws: int) -> list[dict[str, Any]]:
         for kind, make in references:
             slow = make(chances, guide, budget, 1)
             came = 0
-            while came < draws and slow.draw(MOST) is not None:
+            while came < draws and slow.draw(MAX) is not None:
                 came += 1
             row[kind], row[f"{kind} draws"] = 1000 * max(came, 1) / slow.passes, came
         found: Any = Generator(model, guide).run(prompt, search=Exact(draws, parallel=1), max_tokens=budget, seed=1)

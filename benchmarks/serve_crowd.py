@@ -29,7 +29,7 @@ from serving_load import Answer, Connection
 from serving_process import Process, ours, started
 from serving_work import prompt, schema
 
-MOST_REQUESTS = 200_000
+MAX_REQUESTS = 200_000
 OPEN_SECONDS = 30
 SEED = 7
 
@@ -85,7 +85,7 @@ async def closed(crowd: Crowd, server: Process, clients: int, seconds: float) ->
 
     async def client() -> None:
         connection = Connection(server.port)
-        while time.perf_counter() < end and len(crowd.answers) < MOST_REQUESTS:
+        while time.perf_counter() < end and len(crowd.answers) < MAX_REQUESTS:
             answer = await crowd.ask(connection)
             if answer.status == 429:
                 await asyncio.sleep(1)
@@ -112,7 +112,7 @@ async def opened(crowd: Crowd, server: Process, rate: float, seconds: float) -> 
         await crowd.ask(connection)
         idle.append(connection)
 
-    while time.perf_counter() < end and len(tasks) < MOST_REQUESTS:
+    while time.perf_counter() < end and len(tasks) < MAX_REQUESTS:
         tasks.append(asyncio.create_task(one()))
         await asyncio.sleep(drawn.expovariate(rate))
     await asyncio.gather(*tasks)

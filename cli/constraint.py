@@ -22,7 +22,7 @@ from .files import json_of, read_file
 from .flags import NumberType, TextType, WhitespaceType, with_options
 
 if TYPE_CHECKING:
-    from ..engine.formats import Natural
+    from ..engine.formats import NaturalSpelling
     from ..guides.json_guide import Escapes, Order, Spelling, Unenforced, Whitespace
     from ..guides.lift.lifted_guide import LiftedGuide
     from ..guides.limits import Limits
@@ -185,7 +185,7 @@ class ConstraintOptions:
         return self.structure is not None or self.grammar is not None
 
     @property
-    def natural(self) -> Natural | None:
+    def natural(self) -> NaturalSpelling | None:
         """Natural spelling of the format's values, or of those of a scalar schema."""
         from ..engine.formats import format_of, natural_of
         from ..engine.structures import structure_of

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
-from ..checks import lone_surrogate, shown, twice_named
+from ..checks import lone_surrogate, repeated_name, shown
 
 if TYPE_CHECKING:
     from ..engine.media import Media
@@ -156,7 +156,7 @@ def _prompt(name: str, number: int, line: str, media: _MediaFiles) -> PromptLine
     taken = [key for key in RESULT_KEYS if key in record]
     if taken:
         raise click.UsageError(f"{name}, line {number} already has {taken[0]!r}, which the result needs; rename it")
-    from ..engine.prompts.given import prompt_of
+    from ..engine.prompts.arguments import check_prompt
 
     place = f"{name}, line {number}"
     given = media.within(record["prompt"], place)
@@ -165,13 +165,13 @@ def _prompt(name: str, number: int, line: str, media: _MediaFiles) -> PromptLine
         named: Any = record.get(member, [])
         paths = cast("list[Any]", named if isinstance(named, list) else [named])
         several += (media.of(kind, path, place) for path in paths)
-    return PromptLine(prompt_of(given, f"{place}: the prompt"), record, place).behind(several)
+    return PromptLine(check_prompt(given, f"{place}: the prompt"), record, place).behind(several)
 
 
 def _named_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(members)
     if len(found) < len(members):
-        raise ValueError(f"duplicate name {twice_named(members)!r} in an object")
+        raise ValueError(f"duplicate name {repeated_name(members)!r} in an object")
     return found
 
 
@@ -371,7 +371,7 @@ def writing(path: str, option: str = "--out") -> Generator[Output | StandardOutp
 
 
 @dataclass
-class Resumed:
+class ResumedRun:
     """The state of a resumed run.
 
     prompts: all prompts in order; left: numbers of those to run; done: lines of the others, by number
@@ -382,7 +382,7 @@ class Resumed:
     done: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
 
     @classmethod
-    def of(cls, prompts: Sequence[PromptLine], path: str | None, samples: int) -> Resumed:
+    def of(cls, prompts: Sequence[PromptLine], path: str | None, samples: int) -> ResumedRun:
         """Read the results at `path`, of `samples` texts for each prompt. Without a path or file, none are done.
 
         A truncated last line is dropped, and a prompt with too few texts is run again. Raises click.UsageError if the

@@ -20,7 +20,7 @@ from .ending import Interruption, ending
 from .files import (
     Output,
     PromptLine,
-    Resumed,
+    ResumedRun,
     StandardOutput,
     json_of,
     plain_lines,
@@ -32,7 +32,7 @@ from .files import (
 )
 from .flags import SizeType, TextType, grouped
 from .models import load_model, loading_options, threads_option
-from .search import Searching, search_options
+from .search import SearchOptions, search_options
 
 if TYPE_CHECKING:
     from ..engine.decode.frames import FrameOption
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from ..engine.generator import Generator
     from ..engine.models.protocol import Model
     from ..engine.options import Options
-    from ..engine.prompts.given import Prompt
+    from ..engine.prompts.arguments import Prompt
 
 
 @dataclass(frozen=True)
-class Chatting:
+class ChatOptions:
     """Options of chats. is_on: texts become user messages; after, thinking, frame: options of constraints
 
     tools, documents: contents of the files
@@ -75,7 +75,7 @@ def _content(parts: list[Any]) -> str | list[dict[str, Any]]:
     """Return the content of a message: a text, or images and audio followed by a text."""
     if len(parts) == 1:
         return parts[0]
-    from ..engine.prompts.given import part_of
+    from ..engine.prompts.arguments import part_of
 
     return [part_of(each) for each in parts]
 
@@ -122,7 +122,7 @@ def chat_options(command: Callable[..., Any]) -> Callable[..., Any]:
             flags = "--frame, --sentence, --reasoning and --no-frame"
             raise click.UsageError(f"{flags} exclude each other; leave all but one out")
         framed: Any = None if is_bare else named[0] if named else pair or "auto"
-        return command(*args, chatting=Chatting(chat, documents=of_chats, frame=framed, **given), **others)
+        return command(*args, chatting=ChatOptions(chat, documents=of_chats, frame=framed, **given), **others)
 
     return with_chats
 
@@ -165,7 +165,7 @@ _RECORDING = (
 
 
 @dataclass(frozen=True)
-class Recording:
+class ResultOptions:
     """Options of result files: their paths and contents."""
 
     out: str | None
@@ -233,7 +233,7 @@ _ASKING = (
 
 
 @dataclass(frozen=True)
-class Asking:
+class PromptOptions:
     """Options of prompts. prompt: a single one; prompts: a file of them; image, audio: files placed before the text of
     each"""
 
@@ -288,7 +288,7 @@ _AIMING = (
 
 
 @dataclass(frozen=True)
-class Aiming:
+class ContentOptions:
     """Options of the output. include, include_word: required content; max_tokens, seed: options of a call"""
 
     include: tuple[str, ...]
@@ -321,7 +321,7 @@ _DECODING = (
 
 
 @dataclass(frozen=True)
-class Decoding:
+class DecodingOptions:
     """Options of decoding. stop: stop strings; no_heal, no_draft: negated options of a call; draft: a draft model"""
 
     stop: tuple[str, ...]
@@ -329,7 +329,7 @@ class Decoding:
     no_draft: bool
     draft: str | None
 
-    def check(self, searching: Searching) -> None:
+    def check(self, searching: SearchOptions) -> None:
         """Raise UsageError for a draft model without drafting."""
         if self.draft is not None and self.no_draft:
             raise click.UsageError(f"--draft {self.draft} and --no-draft exclude each other; leave one of them out")
@@ -355,13 +355,13 @@ class Decoding:
     metavar="NAME",
     help="As --extract, with a document, or a list, in this field of each line of --prompts.",
 )
-@grouped(Asking, "asking", _ASKING)
-@grouped(Aiming, "aiming", _AIMING)
+@grouped(PromptOptions, "asking", _ASKING)
+@grouped(ContentOptions, "aiming", _AIMING)
 @search_options
 @chat_options
 @click.option("--describe", is_flag=True, help="Append the schema of --schema or --pydantic to prompts.")
-@grouped(Decoding, "decoding", _DECODING)
-@grouped(Recording, "recording", _RECORDING)
+@grouped(DecodingOptions, "decoding", _DECODING)
+@grouped(ResultOptions, "recording", _RECORDING)
 @click.option(
     "--memory", type=SizeType(), help="Size of the KV cache, such as 2GiB; by default half of the free memory."
 )
@@ -370,13 +370,13 @@ class Decoding:
 def generate(
     constraint: ConstraintOptions,
     name: str | None,
-    asking: Asking,
-    aiming: Aiming,
-    searching: Searching,
-    chatting: Chatting,
+    asking: PromptOptions,
+    aiming: ContentOptions,
+    searching: SearchOptions,
+    chatting: ChatOptions,
     describe: bool,
-    decoding: Decoding,
-    recording: Recording,
+    decoding: DecodingOptions,
+    recording: ResultOptions,
     memory: int | None,
     loading: LoadingOptions,
 ) -> int:
@@ -422,13 +422,13 @@ def generate(
     load = partial(_loaded, name, loading, memory)
     if is_plain and searching.samples == 1 and recording.diagnose is None:
         return _print_stream(lambda: _generator(load(), constraint, chatting, describe), asked[0].given, options)
-    resumed = Resumed.of(asked, recording.out if recording.resume else None, searching.samples)
+    resumed = ResumedRun.of(asked, recording.out if recording.resume else None, searching.samples)
     begin = partial(_running, load, resumed.running, constraint, chatting, describe)
     return _recorded(recording, resumed, begin, options, is_plain)
 
 
 def _recorded(
-    recording: Recording, resumed: Resumed, begin: Callable[[], Running], options: dict[str, Any], is_plain: bool
+    recording: ResultOptions, resumed: ResumedRun, begin: Callable[[], Running], options: dict[str, Any], is_plain: bool
 ) -> int:
     """Generate the remaining texts into the result files, which are opened before a model is loaded. Return the exit
     code."""
@@ -446,7 +446,7 @@ def _recorded(
 
 
 def _keep(
-    resumed: Resumed,
+    resumed: ResumedRun,
     output: Output | StandardOutput,
     report: Output | StandardOutput | None,
     is_plain: bool,
@@ -477,7 +477,9 @@ def _loaded(name: str | None, loading: LoadingOptions, memory: int | None) -> Mo
     return model
 
 
-def _generator(model: Model, constraint: ConstraintOptions, chatting: Chatting, is_described: bool) -> Generator[Any]:
+def _generator(
+    model: Model, constraint: ConstraintOptions, chatting: ChatOptions, is_described: bool
+) -> Generator[Any]:
     """Return the generator of the constraint. is_described: append the schema to prompts"""
     from ..engine import prompts
     from ..engine.decode.frames import After, frame_of, special_token
@@ -505,7 +507,7 @@ def _running(
     load: Callable[[], Model],
     asked: Sequence[PromptLine],
     constraint: ConstraintOptions,
-    chatting: Chatting,
+    chatting: ChatOptions,
     is_described: bool,
 ) -> Running:
     """Return a run with one generator for all prompts, or with one for each document, shared by its prompts."""

@@ -21,7 +21,7 @@ _CONTROLS = ("no_repeat_ngram_size", "repetition_penalty", "min_tokens", "freque
 
 
 @dataclass(frozen=True)
-class Searching:
+class SearchOptions:
     """Options of sampling, beam search, controls and samplers of whole texts; None if not given."""
 
     random: dict[str, Any]
@@ -175,7 +175,7 @@ def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def command(*args: Any, width: int | None, early_stopping: str | None, samples: int, **others: Any) -> Any:
         stopping = None if early_stopping is None else {"no": False, "yes": True}.get(early_stopping, early_stopping)
-        searching = Searching(
+        searching = SearchOptions(
             {name: others.pop(name) for name in SAMPLE_OPTIONS},
             {"length_penalty": others.pop("length_penalty"), "early_stopping": stopping},
             {name: others.pop(name) for name in _CONTROLS} | {"logit_bias": _biases(others.pop("logit_bias"))},

@@ -157,7 +157,7 @@ _REPLICAS = (
     click.option("--ray", is_flag=True, help="Serve by Ray: replicas of the model, on all machines of its cluster."),
     click.option(
         "--replicas",
-        metavar="N | LEAST-MOST",
+        metavar="N | MIN-MAX",
         callback=_replicas,
         help="With --ray: the number of replicas, or a range from which Ray chooses by load. [default: 1]",
     ),

@@ -311,7 +311,7 @@ Asking = tuple[SequenceState, DraftHistory, Model]
 
 
 @dataclass(slots=True)
-class Drafted:
+class StepDrafts:
     """The drafts of a step by sequence, and the positions among them that need logits of all tokens."""
 
     tokens: dict[SequenceState, list[int]] = field(default_factory=dict[SequenceState, list[int]])
@@ -360,12 +360,12 @@ class Drafter:
         """Test whether a model can return hidden states of several last tokens, and drop some of them."""
         return pool.slots is None and isinstance(model, DraftedModel) and model.reads_drafts
 
-    def guess(self, sequences: Sequence[SequenceState], tokens: int) -> Drafted | None:
+    def guess(self, sequences: Sequence[SequenceState], tokens: int) -> StepDrafts | None:
         """Return drafts for sequences that read all their pending tokens; None without any.
 
         tokens: number of tokens in the step without drafts
         """
-        found = Drafted()
+        found = StepDrafts()
         useful = float(len(sequences))
         asking: list[Asking] = []
         for sequence in sequences:
@@ -395,7 +395,7 @@ class Drafter:
             self._make_room(sequence, found)
         return found if found.tokens else None
 
-    def advance(self, reading: ForwardOutput[SequenceState], found: Drafted) -> None:
+    def advance(self, reading: ForwardOutput[SequenceState], found: StepDrafts) -> None:
         """Choose tokens for sequences, one after the other as long as drafts match."""
         at = dict.fromkeys(found.tokens, 0)
         self._sampler.advance(reading)
@@ -451,7 +451,9 @@ class Drafter:
         for place in range(known, len(sequence.tokens)):
             trail.take(sequence.tokens[place], place == known and not slept)
 
-    def _draft(self, sequence: SequenceState, trail: DraftHistory, tokens: int, useful: float, found: Drafted) -> float:
+    def _draft(
+        self, sequence: SequenceState, trail: DraftHistory, tokens: int, useful: float, found: StepDrafts
+    ) -> float:
         """Add as many drafts as pay for one sequence to `found`. Return the expected number of accepted ones."""
         request, state = sequence.request, sequence.state
         most = min(WIDEST - len(sequence.pending), sequence.left - 1)
@@ -485,7 +487,7 @@ class Drafter:
         found.tokens[sequence], found.wide[sequence] = drafted, wide
         return brings
 
-    def _ask(self, asking: Sequence[Asking], tokens: int, useful: float, found: Drafted) -> None:
+    def _ask(self, asking: Sequence[Asking], tokens: int, useful: float, found: StepDrafts) -> None:
         """Query draft models for sequences without other drafts, sometimes even if it does not pay."""
         asked: dict[int, list[tuple[SequenceState, DraftHistory, int]]] = {}
         for sequence, trail, draft in asking:
@@ -525,7 +527,7 @@ class Drafter:
         assert trail is not None
         return lambda kind: is_due or self.costs.pays(trail.odds.of(kind), 1, 1)
 
-    def _make_room(self, sequence: SequenceState, found: Drafted) -> None:
+    def _make_room(self, sequence: SequenceState, found: StepDrafts) -> None:
         """Take blocks for a sequence's drafts, or drop drafts without blocks."""
         table, drafted = sequence.table, found.tokens[sequence]
         known = len(table.tokens) + len(sequence.pending)

@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext
 from time import perf_counter
 from typing import Any
 
-from ..checks import shown, whole
+from ..checks import check_int, shown
 from ..errors import Cancelled, ModelError, OptionError
 from ..guides.locks import is_held, new_lock
 from .decode.sequence import CommittedPrefix, Request
@@ -23,7 +23,7 @@ from .memory.tables import BLOCK
 from .models.media.encoder import media_of
 from .models.protocol import Model, SourceModel, check_model
 from .options import Options, RunOptions
-from .prompts.given import AnyPrompts, prompts_of
+from .prompts.arguments import AnyPrompts, prompts_of
 from .results import Generation, keeping
 from .schedule.call import Call, RequestOutput
 from .schedule.core import EngineCore
@@ -67,11 +67,11 @@ class Engine:
         check_model(model, "Engine")
         self.model = model
         self._config = SchedulerConfig(
-            whole(texts, "texts", 1, LONGEST),
-            whole(tokens, "tokens", LEAST, LONGEST),
+            check_int(texts, "texts", 1, LONGEST),
+            check_int(tokens, "tokens", LEAST, LONGEST),
             *chunk_or_gap(model, chunk, max_gap_ms),
         )
-        given = None if memory is None else whole(memory, "memory", 1, 1 << 60)
+        given = None if memory is None else check_int(memory, "memory", 1, 1 << 60)
         self._blocks, self._slots = blocks_for(model, given), slots_for(model, given)
         self._lock = new_lock()
         self._loop = EngineCore(model, self._blocks, self._config, self._slots)
@@ -452,8 +452,8 @@ def _end_threads() -> None:
 
 SHARE = 0.5
 """Default share of free memory. A CPU allocates it on use."""
-MOST = 1 << 22
-MOST_SLOTS = 1024
+MAX_BLOCKS = 1 << 22
+MAX_SLOTS = 1024
 """Greatest number of state slots. They are allocated on first use."""
 LARGE = 1 << 28
 
@@ -465,11 +465,11 @@ def blocks_for(model: Model, memory: int | None) -> int:
     """
     size = model.block_bytes
     if size == 0:
-        return MOST if model.state_bytes else 0
+        return MAX_BLOCKS if model.state_bytes else 0
     free = free_bytes(getattr(model, "device", None))
     taken = slots_for(model, memory) * model.state_bytes
     if memory is None:
-        return MOST if free is None else max(1, min((int(free * SHARE) - taken) // size, MOST))
+        return MAX_BLOCKS if free is None else max(1, min((int(free * SHARE) - taken) // size, MAX_BLOCKS))
     if free is not None and memory > free:
         raise OptionError(
             f"memory={memory}: {shown_size(memory)} exceed the {shown_size(free)} that are free; ask for less"
@@ -478,7 +478,7 @@ def blocks_for(model: Model, memory: int | None) -> int:
         raise OptionError(
             f"memory={memory}: too small for one block of {BLOCK} tokens, which takes {size} bytes; ask for more"
         )
-    return min((memory - taken) // size, MOST)
+    return min((memory - taken) // size, MAX_BLOCKS)
 
 
 def slots_for(model: Model, memory: int | None) -> int:
@@ -492,14 +492,14 @@ def slots_for(model: Model, memory: int | None) -> int:
     free = free_bytes(getattr(model, "device", None))
     given = memory
     if given is None:
-        given = MOST_SLOTS * size * 2 if free is None else int(free * SHARE)
+        given = MAX_SLOTS * size * 2 if free is None else int(free * SHARE)
     share = given // 2 if model.block_bytes else given
     if share < size:
         raise OptionError(
             f"memory={given}: too small for the state of one sequence, which takes {size} bytes; "
             f"ask for {size * (2 if model.block_bytes else 1)} or more"
         )
-    return min(share // size, MOST_SLOTS)
+    return min(share // size, MAX_SLOTS)
 
 
 def check_fits(model: Model, request: Request, blocks: int, slots: int = 0) -> None:

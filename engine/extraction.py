@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Literal, Unpack
 
-from ..checks import MOST, one_of, whole
+from ..checks import MAX_INT, check_choice, check_int
 from ..errors import OptionError
 from ..guides.limits import Limits
 from ..guides.quoting.source import Occurrence
@@ -22,7 +22,7 @@ from .engine import Told, run_together
 from .generator import Generator
 from .models.protocol import Model
 from .options import CallOptions, Options, RunOptions
-from .prompts.given import AnyPrompts, Prompt
+from .prompts.arguments import AnyPrompts, Prompt
 from .results import Generation, Interrupted, keep_results, listed
 from .search import Beam, Sample
 from .sending import Description
@@ -59,8 +59,8 @@ class Extractor(Generator[Any]):
         after, frame: see `Generator`
         """
         super().__init__(model, guide, None, limits, after, frame)
-        self._most = whole(spans, "spans", 1, MOST)
-        one_of(order, "order", ("document", "score"))
+        self._most = check_int(spans, "spans", 1, MAX_INT)
+        check_choice(order, "order", ("document", "score"))
         self._quotations = guide
         self._order: Order = order
 
@@ -114,7 +114,7 @@ class Extractor(Generator[Any]):
                 "after= is not supported with several distinct spans; leave it out, or ask for one span at a time"
             )
         make = partial(Extractor, self.model, frame=self.frame)
-        run = _Several(make, self._quotations, prompts, options, max(several, self._most), order, told)
+        run = _DistinctSpans(make, self._quotations, prompts, options, max(several, self._most), order, told)
         try:
             run.go_on()
         except KeyboardInterrupt:
@@ -148,7 +148,7 @@ class Extractor(Generator[Any]):
         return Counter(word for document in self._quotations.source.documents for word in _words_of(document))
 
 
-class _Several:
+class _DistinctSpans:
     """Distinct spans for each prompt, by successive runs. Each run excludes overlaps with earlier spans.
 
     make: creates the extractor of one span for a guide

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..checks import brief, conforms
+from ..checks import brief, implements
 from ..errors import OptionError
 from ..guides.healing import AlignedGuide
 from ..guides.json_guide import JSONGuide
@@ -28,8 +28,8 @@ from .decode.sequence import SequenceState
 from .engine import Told, run_together
 from .handle import Task
 from .models.protocol import Model, SourceModel
-from .options import MOST_BEST, Options
-from .prompts.given import Prompt
+from .options import MAX_BEST, Options
+from .prompts.arguments import Prompt
 from .results import Alternative, Field, Generation
 from .search import Beam, Target
 from .structures import read_json
@@ -88,13 +88,13 @@ def _name(literal: bytes) -> str:
     return str(json.loads(literal))
 
 
-MOST_ALTERNATIVES = 128
+MAX_ALTERNATIVES = 128
 """Greatest number of values, or of prefixes followed at once, for listing a place's values."""
-MOST_TRIED = 1000
+MAX_TRIED = 1000
 """Greatest number of states whose bytes are all tried while listing values."""
 LEAST = 1e-5
 """Least probability of token paths that are followed. The sum of dropped ones is reported as missing."""
-MOST_PATHS = 2000
+MAX_PATHS = 2000
 ROWS = 64
 
 
@@ -102,7 +102,7 @@ _NO_VALUE = b" \t\n\r]"
 """Bytes that begin no value: white space, and the end of an array in place of an item."""
 
 
-class Place(NamedTuple):
+class ValuePlace(NamedTuple):
     """The place of a value. prompt: tokens before the value; lead: bytes of the next token before the value
 
     guide, state: the constraint after the lead; is_json: True for a part of JSON text, False for the whole text
@@ -127,7 +127,7 @@ class Place(NamedTuple):
         return text[: literal_at(text, 0)] if self.is_json else text
 
 
-def listed(place: Place) -> set[bytes] | None:
+def listed(place: ValuePlace) -> set[bytes] | None:
     """Return all possible values of a place; None if there are too many."""
     guide, found, tried = place.guide, set[bytes](), 0
     left = [(b"", place.state)]
@@ -147,9 +147,9 @@ def listed(place: Place) -> set[bytes] | None:
                 found.add(place.value(longer))
             else:
                 left.append((longer, after))
-            if len(left) + len(found) > MOST_ALTERNATIVES:
+            if len(left) + len(found) > MAX_ALTERNATIVES:
                 return None
-        if tried > MOST_TRIED:
+        if tried > MAX_TRIED:
             return None
     return found
 
@@ -163,7 +163,7 @@ class TokenPath(NamedTuple):
     chance: float
 
 
-def chances(model: Model, place: Place) -> tuple[dict[bytes, float], float]:
+def chances(model: Model, place: ValuePlace) -> tuple[dict[bytes, float], float]:
     """Return the probability of each value, summed over its tokenizations, and the missing probability.
 
     At each token the allowed ones are renormalised, as in masked sampling, without those that would put white space
@@ -177,7 +177,7 @@ def chances(model: Model, place: Place) -> tuple[dict[bytes, float], float]:
     missing, followed = 0.0, 0
     while open_:
         open_.sort(key=lambda path: -path.chance)
-        room = MOST_PATHS - followed
+        room = MAX_PATHS - followed
         missing += sum(path.chance for path in open_[room:])
         level = open_[:room]
         open_ = []
@@ -221,7 +221,7 @@ def _next(model: Model, prompts: Sequence[tuple[int, ...]], allowed: Sequence[Se
             if len(others[-1]) > 1:
                 asked.append((number, None, _Step(model, others[-1])))
             asked += [(number, end, _Step(model, [*others[-1], end])) for end in ends]
-    best = min(MOST_BEST, model.vocabulary.size)
+    best = min(MAX_BEST, model.vocabulary.size)
     options = Options(max_tokens=1, logprobs=best, draft=False, heal=False, batch_size=ROWS, progress=False)
     answers = run_together([(step, prompts[number] or "") for number, _, step in asked], options)
     shares: list[dict[int, float]] = [{each[0]: 1.0} if len(each) == 1 else {} for each in others]
@@ -303,9 +303,9 @@ class _OneToken:
         return 0 if self.is_accepting(state) else 1
 
 
-MOST_MISSING = 1e-4
+MAX_MISSING = 1e-4
 """Greatest missing probability of a field that is called exact."""
-MOST_CHOICES = 1000
+MAX_CHOICES = 1000
 
 
 def check_fields(model: Model, guide: Any, frame: Any, options: Options) -> None:
@@ -318,7 +318,7 @@ def check_fields(model: Model, guide: Any, frame: Any, options: Options) -> None
         reason = (
             'needs an answer without a frame, or with a frame of two texts; leave out frame="sentence" and "reasoning"'
         )
-    elif conforms(model, SourceModel):
+    elif implements(model, SourceModel):
         reason = f"needs a decoder; {model!r} is an encoder-decoder"
     elif isinstance(search, (Beam, Target)):
         reason = f"with search={search!r}: tokens are scored as they are chosen; use Greedy() or Sample(...)"
@@ -381,7 +381,7 @@ class FieldScorer:
             first = max((number for number in range(len(spellings)) if ends[number] <= begin), default=0)
             lead = spellings[first][: begin - ends[first]] if spellings else b""
             state = self._guide.read(self._guide.start, text[:begin])
-            place = Place((*before, *result.token_ids[:first]), lead, self._guide, state, self._is_json)
+            place = ValuePlace((*before, *result.token_ids[:first]), lead, self._guide, state, self._is_json)
             field = self._of_list(place, text[begin:end])
             if field is None:
                 last = max((number for number in range(len(spellings)) if ends[number] < end), default=first)
@@ -389,10 +389,10 @@ class FieldScorer:
             found[pointer] = field
         return found
 
-    def _of_list(self, place: Place, chosen: bytes) -> Field | None:
+    def _of_list(self, place: ValuePlace, chosen: bytes) -> Field | None:
         """Return the field of a value with few alternatives; None if there are many."""
         child = getattr(self._guide, "child", self._guide)
-        is_short_list = isinstance(child, ChoiceGuide) and len(child.choices) <= MOST_CHOICES
+        is_short_list = isinstance(child, ChoiceGuide) and len(child.choices) <= MAX_CHOICES
         mark = self._behind if not place.is_json else ""
         values = {(each + mark).encode() for each in child.choices} if is_short_list else listed(place)
         if values is None:
@@ -405,7 +405,7 @@ class FieldScorer:
         ranked = sorted(shares.items(), key=lambda each: -each[1])
         alternatives = tuple(Alternative(self._value(text), share) for text, share in ranked)
         text = chosen.decode()
-        return Field(self._value(text), shares.get(text, 0.0), alternatives, exact=missing <= MOST_MISSING)
+        return Field(self._value(text), shares.get(text, 0.0), alternatives, exact=missing <= MAX_MISSING)
 
     def _of_tokens(self, result: Generation[Any], numbers: range, chosen: bytes) -> Field:
         """Return the field of a value with many alternatives, from the probabilities of its tokens."""

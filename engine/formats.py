@@ -28,7 +28,7 @@ INTEGER = "-?(0|[1-9][0-9]*)"
 
 
 @dataclass(frozen=True)
-class Natural:
+class NaturalSpelling:
     """Spellings of values in sentences, as people write them.
 
     pattern: of these texts, each for one value; written: converts one to the format's own spelling
@@ -45,7 +45,7 @@ class TypeFormat:
     pattern: str | None
     choices: tuple[str, ...]
     convert: Callable[[str], Any]
-    natural: Natural | None = None
+    natural: NaturalSpelling | None = None
 
 
 def _whole(text: str) -> int:
@@ -149,20 +149,22 @@ _WRITTEN_DATES = (
     _dates(r"{day}\.{month}\.{year}", _in_digits),
     _dates("{year}/{month}/{day}", _in_digits),
 )
-_NATURAL: dict[Any, Natural] = {
-    int: Natural(rf"{_SIGN}({_GROUPED}|{_GROUPED}{_SCALED}|[0-9]{{1,3}}\.[0-9]{{1,3}} (million|billion))", _number),
-    float: Natural(rf"{_SIGN}({_GROUPED}(\.[0-9]+)?([eE][+-]?[0-9]{{1,2}}|{_SCALED})?|\.[0-9]+)", _number),
-    datetime.date: Natural("|".join(_WRITTEN_DATES), _iso_date),
-    datetime.time: Natural(
+_NATURAL: dict[Any, NaturalSpelling] = {
+    int: NaturalSpelling(
+        rf"{_SIGN}({_GROUPED}|{_GROUPED}{_SCALED}|[0-9]{{1,3}}\.[0-9]{{1,3}} (million|billion))", _number
+    ),
+    float: NaturalSpelling(rf"{_SIGN}({_GROUPED}(\.[0-9]+)?([eE][+-]?[0-9]{{1,2}}|{_SCALED})?|\.[0-9]+)", _number),
+    datetime.date: NaturalSpelling("|".join(_WRITTEN_DATES), _iso_date),
+    datetime.time: NaturalSpelling(
         f"{TIME}|([01]?[0-9]|2[0-3]):[0-5][0-9]|{_CLOCK_OF_TWELVE}|(0?[1-9]|1[0-2])(:[0-5][0-9])?{_PART_OF_DAY}"
         "|[Nn]oon|[Mm]idnight",
         _iso_time,
     ),
-    bool: Natural("[Tt]rue|[Ff]alse|[Yy]es|[Nn]o|TRUE|FALSE|YES|NO", _truth),
+    bool: NaturalSpelling("[Tt]rue|[Ff]alse|[Yy]es|[Nn]o|TRUE|FALSE|YES|NO", _truth),
 }
 
 
-def natural_of(schema: Any) -> Natural | None:
+def natural_of(schema: Any) -> NaturalSpelling | None:
     """Return natural spellings for a schema of only an integer, a number or a date; None for others.
 
     Booleans are excluded, since they are more accurate without a sentence: see docs/answers.md.
@@ -179,7 +181,7 @@ def natural_of(schema: Any) -> Natural | None:
     )
     for wanted, kind, spelt in kinds:
         if asked == wanted:
-            return Natural(_NATURAL[kind].pattern, partial(_spelt, _NATURAL[kind].written, spelt))
+            return NaturalSpelling(_NATURAL[kind].pattern, partial(_spelt, _NATURAL[kind].written, spelt))
     return None
 
 

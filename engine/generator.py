@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar, Unpack, cast, overlo
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import conforms, whole
+from ..checks import check_int, implements
 from ..errors import LimitError, OptionError, TrellmError
 from ..guides.free_guide import FreeGuide
 from ..guides.goals import GoalGuide, goals_of
@@ -31,13 +31,13 @@ from .decode.sequence import SequenceState
 from .diagnostics import Diagnostics
 from .engine import Engine, Told, run_together
 from .fields import FieldScorer, check_fields
-from .formats import Natural
+from .formats import NaturalSpelling
 from .handle import Handle, Piece
 from .models.protocol import Model, PoolingModel, SourceModel, check_guide, check_model, words_behind
 from .options import CallOptions, Options, RunOptions, StreamOptions, TextOptions
+from .prompts.arguments import AnyPrompts, Prompt, PromptParts, is_chat, prompts_of
 from .prompts.description import with_description
 from .prompts.encoding import Ids, continued
-from .prompts.given import AnyPrompts, Prompt, PromptParts, is_chat, prompts_of
 from .results import Generation, PromptToken, ReadPrompt, Scores, values_of
 from .sending import Described, Description
 
@@ -75,7 +75,7 @@ class Generator(Described, Generic[T]):
         limits: Limits | None = None,
         after: After | None = None,
         frame: Frame | FrameOption | None = None,
-        natural: Natural | None = None,
+        natural: NaturalSpelling | None = None,
         description: str = "",
     ) -> None: ...
     @overload
@@ -87,7 +87,7 @@ class Generator(Described, Generic[T]):
         limits: Limits | None = None,
         after: After | None = None,
         frame: Frame | FrameOption | None = None,
-        natural: Natural | None = None,
+        natural: NaturalSpelling | None = None,
         description: str = "",
     ) -> None: ...
     def __init__(
@@ -98,7 +98,7 @@ class Generator(Described, Generic[T]):
         limits: Limits | None = None,
         after: After | None = None,
         frame: Frame | FrameOption | None = None,
-        natural: Natural | None = None,
+        natural: NaturalSpelling | None = None,
         description: str = "",
     ) -> None:
         """guide: None for free text; convert: from a complete text to its value; limits: for goals of `include`
@@ -132,7 +132,7 @@ class Generator(Described, Generic[T]):
         self._take(guide)
         self._convert = convert
         # Under a constraint, the model's text prefix counts as a healed prompt tail.
-        self.text_prefix = model.text_prefix if conforms(model, SourceModel) and guide is None else b""
+        self.text_prefix = model.text_prefix if implements(model, SourceModel) and guide is None else b""
         self._with_goals: dict[tuple[Goal, ...], GuideCache] = {}
         self._lock = new_lock()
 
@@ -351,7 +351,7 @@ class Generator(Described, Generic[T]):
 
         A worn guide is renewed. The constraints of the last few goals are cached, since their states are expensive.
         """
-        if conforms(self.guide, Renewable) and self.guide.is_worn:
+        if implements(self.guide, Renewable) and self.guide.is_worn:
             with self._lock:
                 if self.guide.is_worn:
                     self._take(self.guide.renewed())
@@ -486,7 +486,7 @@ class Embedder(Generator[Any]):
     def __init__(self, model: Model, guide: None = None, dimensions: int | None = None) -> None:
         """guide: must be None; dimensions: number of components, by default all. Raises OptionError."""
         check_model(model, "Embedder")
-        if not conforms(model, PoolingModel) or not model.embedding_size:
+        if not implements(model, PoolingModel) or not model.embedding_size:
             raise OptionError(
                 f"{model!r} has no embeddings; they need the final hidden states of a decoder of transformers or a "
                 "GGUF file whose head is separate from its body"
@@ -494,7 +494,7 @@ class Embedder(Generator[Any]):
         super().__init__(model)
         self._asked = dimensions
         self.dimensions = (
-            model.embedding_size if dimensions is None else whole(dimensions, "dimensions", 1, model.embedding_size)
+            model.embedding_size if dimensions is None else check_int(dimensions, "dimensions", 1, model.embedding_size)
         )
 
     def job(self, prompt: Prompt, include: Any = (), *, continues: bool = False) -> Job:

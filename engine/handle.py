@@ -18,12 +18,12 @@ from .decode.sequence import CommittedPrefix, Request, SequenceState
 from .diagnostics import Diagnostics
 from .models.protocol import Model
 from .options import Options
-from .prompts.given import Prompt
+from .prompts.arguments import Prompt
 from .results import Generation, Scores, keeping
 from .schedule.call import Call, RequestOutput
 from .search import Beam, Target
 
-MOST_TEXTS = 1 << 20
+MAX_TEXTS = 1 << 20
 
 
 class Task(Protocol):
@@ -148,10 +148,10 @@ class Handle:
         self._ended: list[Piece] = []  # finished texts that some cursor may not have read
         if any(task.model is not engine.model for task, _ in pairs):
             raise OptionError("the generators of one batch must share one model object, that of the engine")
-        if self._samples * len(pairs) > MOST_TEXTS:
+        if self._samples * len(pairs) > MAX_TEXTS:
             raise OptionError(
                 f"n={self._samples:,} texts for each of {len(pairs):,} prompts: the limit of one call is "
-                f"{MOST_TEXTS:,} texts; ask for fewer, or make several calls"
+                f"{MAX_TEXTS:,} texts; ask for fewer, or make several calls"
             )
         if jobs is None:
             jobs = [task.job(prompt, options.include, continues=options.continues) for task, prompt in pairs]

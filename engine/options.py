@@ -8,21 +8,21 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, TypedDict, cast
 
-from ..checks import brief, items_of, switch, text_of, texts_of, whole
+from ..checks import brief, check_bool, check_int, check_text, check_texts, items_of
 from ..errors import OptionError
 from ..guides.goals.specs import Goal, goals_of
 from ..sampling import SAMPLE_OPTIONS
 from .decode.controls import Controls, biases_of
 from .decode.randomness import fresh_seed
 from .models.protocol import Model, is_model
+from .prompts.arguments import extras_of, template_options_of
 from .prompts.encoding import Extras
-from .prompts.given import extras_of, template_options_of
 from .search import Beam, Greedy, Search, Target
 
 GREEDY = Greedy()
-MOST_RETRIES = 1000
-MOST_BEST = 1000
-MOST_PRIORITY = 1 << 31
+MAX_RETRIES = 1000
+MAX_BEST = 1000
+MAX_PRIORITY = 1 << 31
 EXTRAS = ("tools", "documents")
 _OF_EMBEDDINGS = frozenset(
     (*EXTRAS, "chat_template_kwargs", "cache_salt", "priority", "adapter", "batch_size", "progress")
@@ -172,16 +172,16 @@ class Options:
 
     def __post_init__(self) -> None:
         if self.max_tokens is not None:
-            self._set("max_tokens", whole(self.max_tokens, "max_tokens", int(self.prompt_logprobs is False)))
-        self._set("batch_size", whole(self.batch_size, "batch_size"))
-        self._set("retries", whole(self.retries, "retries", 0, MOST_RETRIES))
+            self._set("max_tokens", check_int(self.max_tokens, "max_tokens", int(self.prompt_logprobs is False)))
+        self._set("batch_size", check_int(self.batch_size, "batch_size"))
+        self._set("retries", check_int(self.retries, "retries", 0, MAX_RETRIES))
         for name in ("heal", "diagnostics", "trace", "fields"):
-            switch(getattr(self, name), name)
+            check_bool(getattr(self, name), name)
         for name, whose in (("logprobs", "chosen"), ("prompt_logprobs", "prompt's")):
             if not isinstance(getattr(self, name), bool):
                 self._set(name, _best(getattr(self, name), name, whose))
         if self.progress is not None:
-            switch(self.progress, "progress", "True, False, or None for a bar on terminals only")
+            check_bool(self.progress, "progress", "True, False, or None for a bar on terminals only")
         self._set("stop", _stop_strings(self.stop))
         self._set("stop_ids", _stop_ids(self.stop_ids))
         self._set("seed", _seed(self.seed))
@@ -191,14 +191,14 @@ class Options:
         for name in EXTRAS:
             self._set(name, extras_of(getattr(self, name), name))
         self._set("chat_template_kwargs", template_options_of(self.chat_template_kwargs))
-        if self.cache_salt is not None and not text_of(self.cache_salt, "cache_salt"):
+        if self.cache_salt is not None and not check_text(self.cache_salt, "cache_salt"):
             raise OptionError(
                 "cache_salt='': expected a text that other clients do not know; leave it out to share the prefix cache "
                 "with all"
             )
-        self._set("priority", whole(self.priority, "priority", -MOST_PRIORITY, MOST_PRIORITY))
+        self._set("priority", check_int(self.priority, "priority", -MAX_PRIORITY, MAX_PRIORITY))
         if self.adapter is not None:
-            text_of(self.adapter, "adapter")
+            check_text(self.adapter, "adapter")
         _ = self.controls  # validates its part of the options
         self._check_search()
 
@@ -298,41 +298,41 @@ class Options:
 def _best(logprobs: Any, name: str, whose: str) -> int:
     """Return the number of requested top log-probabilities."""
     try:
-        return whole(logprobs, name, 1, MOST_BEST)
+        return check_int(logprobs, name, 1, MAX_BEST)
     except OptionError:
         raise OptionError(
             f"{name}={brief(logprobs)}: expected True for the {whose} tokens, or a whole number from 1 to "
-            f"{MOST_BEST:,} to add that many likeliest tokens of each position"
+            f"{MAX_BEST:,} to add that many likeliest tokens of each position"
         ) from None
 
 
 def _stop_strings(stop: Any) -> tuple[str, ...]:
     if isinstance(stop, str):
-        return (text_of(stop, "stop"),)
+        return (check_text(stop, "stop"),)
     if stop is None:
         raise OptionError("stop=None: expected a string or a list of strings; leave it out for none")
-    return tuple(texts_of(stop, "stop", "stop string"))
+    return tuple(check_texts(stop, "stop", "stop string"))
 
 
 def _stop_ids(ids: Any) -> tuple[int, ...]:
     several = items_of(list(cast("set[Any]", ids)) if isinstance(ids, set) else ids)
     if several is None:
         raise OptionError(f"stop_ids={brief(ids)}: expected a list of token ids, such as [13]; for strings use stop")
-    return tuple(whole(token, "stop_ids", 0) for token in several)
+    return tuple(check_int(token, "stop_ids", 0) for token in several)
 
 
 def _seed(seed: Any) -> int | tuple[int, ...] | None:
     """Check seeds as torch does: 64 bits, signed or unsigned."""
     several = items_of(seed)
     if several is not None:
-        return tuple(whole(one, "seed", -(2**63), 2**64 - 1) for one in several)
-    return None if seed is None else whole(seed, "seed", -(2**63), 2**64 - 1)
+        return tuple(check_int(one, "seed", -(2**63), 2**64 - 1) for one in several)
+    return None if seed is None else check_int(seed, "seed", -(2**63), 2**64 - 1)
 
 
 _SAMPLE = "for random sampling use search=Sample(temperature=0.7, top_k=50, top_p=0.9, min_p=0.05)"
 _SEVERAL = "for several texts of a prompt use search=Sample(n=3), or for the likeliest ones search=Beam(4, n=3)"
 _BEAM = 'for beam search use search=Beam(4), or search=Beam(4, length_penalty=1.0, early_stopping="never")'
-_MOST = "for the most tokens of an output use max_tokens=100"
+_MAX_TOKENS_HINT = "for the most tokens of an output use max_tokens=100"
 _STOP = 'for strings that end a free text use stop="\\n" or stop=["\\n", "END"]'
 _INCLUDE = 'for content that a text must have use include=["a phrase"]'
 _SCORES = (
@@ -345,7 +345,7 @@ _ELSEWHERE: dict[str, Sequence[str]] = {
     "greedy search is the default; leave it out": ("greedy",),
     _SEVERAL: ("n", "num_return_sequences", "num_samples", "samples", "best_of"),
     _BEAM: ("num_beams", "beams", "beam_width", "width", "length_penalty", "early_stopping"),
-    _MOST: ("max_new_tokens", "max_length", "max_completion_tokens", "max_output_tokens", "num_predict"),
+    _MAX_TOKENS_HINT: ("max_new_tokens", "max_length", "max_completion_tokens", "max_output_tokens", "num_predict"),
     "for the fewest tokens of an output use min_tokens=10": ("min_new_tokens", "min_length"),
     _STOP: ("stop_strings", "stop_sequences", "stop_words", "stop_at", "until"),
     "for token ids that end a free text use stop_ids=[13]": (

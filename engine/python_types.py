@@ -81,8 +81,8 @@ def _typed_dict(name: str, members: dict[str, Any]) -> Any:
     return made
 
 
-MOST_SECONDS = 86_400 * 999_999_999
-MOST_DECIMAL = 10**15
+MAX_SECONDS = 86_400 * 999_999_999
+MAX_DECIMAL = 10**15
 _VALUES = ("default", "const", "enum", "examples")
 _OUTSIDE = ("PathType.validate_file", "PathType.validate_directory", "PathType.validate_new", "import_string")
 
@@ -122,10 +122,10 @@ class ConvertibleSchemas(GenerateJsonSchema):
         if places is not None or digits is not None:
             kept = min(places if places is not None else digits or 0, digits if digits is not None else 99)
             parts.append({"multipleOf": float(f"1e-{kept}") if kept else 1})
-            most = 10 ** (digits - kept) if digits is not None else MOST_DECIMAL
+            most = 10 ** (digits - kept) if digits is not None else MAX_DECIMAL
             parts.append({"exclusiveMinimum": -most, "exclusiveMaximum": most})
         elif "multipleOf" in found:
-            parts.append({"minimum": -MOST_DECIMAL, "maximum": MOST_DECIMAL})
+            parts.append({"minimum": -MAX_DECIMAL, "maximum": MAX_DECIMAL})
         return found | ({"allOf": parts} if parts else {})
 
     def date_schema(self, schema: core_schema.DateSchema) -> JsonSchemaValue:
@@ -165,7 +165,7 @@ class ConvertibleSchemas(GenerateJsonSchema):
         second = datetime.timedelta(seconds=1)
         least = [value // second + 1 for key, value in given.items() if key in ("ge", "gt")]
         most = [-(-value // second) - 1 for key, value in given.items() if key in ("le", "lt")]
-        return {"type": "integer", "minimum": max([-MOST_SECONDS, *least]), "maximum": min([MOST_SECONDS, *most])}
+        return {"type": "integer", "minimum": max([-MAX_SECONDS, *least]), "maximum": min([MAX_SECONDS, *most])}
 
     def url_schema(self, schema: core_schema.UrlSchema) -> JsonSchemaValue:
         """Return URLs with a host and one of the allowed schemes."""

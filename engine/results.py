@@ -13,7 +13,7 @@ from ..checks import brief
 from ..errors import ConversionError, TrellmError
 from .models.media.rows import counts_of, row_id
 from .models.protocol import BEGIN, words_behind
-from .prompts.given import Prompt
+from .prompts.arguments import Prompt
 from .search import FinishReason
 
 if TYPE_CHECKING:

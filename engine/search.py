@@ -10,7 +10,7 @@ from unicodedata import east_asian_width
 
 from torch import Tensor
 
-from ..checks import number, whole
+from ..checks import check_int, check_number
 from ..errors import OptionError
 from ..guides.explain import visible
 from ..guides.pictures import Arrow, Picture, PictureNode
@@ -118,7 +118,7 @@ class Sample:
             value = getattr(self, name)
             if value is not None or getattr(Sample, name) is not None:  # None is the default of some
                 object.__setattr__(self, name, option.checked(value, name))
-        object.__setattr__(self, "n", whole(self.n, "n", 1, MANY))
+        object.__setattr__(self, "n", check_int(self.n, "n", 1, MANY))
 
     @property
     def is_filtered(self) -> bool:
@@ -194,7 +194,7 @@ class Target:
         return Sample(**self.random).is_filtered
 
 
-MOST_PARTICLES = 1 << 14
+MAX_PARTICLES = 1 << 14
 
 Potential = Callable[[str, bool], float | bool]
 """A function of a partial text and of True if it is complete. It returns a log-weight, or a bool to accept or
@@ -221,9 +221,9 @@ class Exact(Target):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "n", whole(self.n, "n", 1, MANY))
-        object.__setattr__(self, "parallel", whole(self.parallel, "parallel", 1, WIDEST))
-        object.__setattr__(self, "attempts", whole(self.attempts, "attempts"))
+        object.__setattr__(self, "n", check_int(self.n, "n", 1, MANY))
+        object.__setattr__(self, "parallel", check_int(self.parallel, "parallel", 1, WIDEST))
+        object.__setattr__(self, "attempts", check_int(self.attempts, "attempts"))
 
     @property
     def rows(self) -> int:
@@ -245,7 +245,7 @@ class Importance(Target):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "n", whole(self.n, "n", 1, MOST_PARTICLES))
+        object.__setattr__(self, "n", check_int(self.n, "n", 1, MAX_PARTICLES))
 
     @property
     def rows(self) -> int:
@@ -279,9 +279,9 @@ class SMC(Target):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        particles = whole(self.particles, "particles", 1, MOST_PARTICLES)
+        particles = check_int(self.particles, "particles", 1, MAX_PARTICLES)
         object.__setattr__(self, "particles", particles)
-        object.__setattr__(self, "n", whole(self.n, "n", 0, particles) or particles)
+        object.__setattr__(self, "n", check_int(self.n, "n", 0, particles) or particles)
         for name in ("potential", "accepts"):
             value = getattr(self, name)
             if value is not None and not callable(value):
@@ -289,7 +289,7 @@ class SMC(Target):
                     f"{name}={value!r}: expected a function of the text so far and of whether it is complete"
                 )
         meaning = "a share of the particles from 0 (never resample) to 1"
-        if not 0 <= number(self.ess, "ess", meaning) <= 1:
+        if not 0 <= check_number(self.ess, "ess", meaning) <= 1:
             raise OptionError(f"ess={self.ess!r}: {meaning}")
         if self.resampling not in ("systematic", "stratified"):
             raise OptionError(f'resampling={self.resampling!r}: expected "systematic" or "stratified"')
@@ -324,16 +324,16 @@ class Beam:
     early_stopping: bool | Literal["never"] = False
 
     def __post_init__(self) -> None:
-        width = whole(self.width, "width")
+        width = check_int(self.width, "width")
         object.__setattr__(self, "width", width)
-        n = whole(self.n, "n")
+        n = check_int(self.n, "n")
         if n > width:
             raise OptionError(
                 f"n={self.n!r}: expected a whole number from 1 to width={width}; wider beams find more texts"
             )
         object.__setattr__(self, "n", n)
         meaning = f"a number from {-STEEPEST} to {STEEPEST}"
-        if abs(number(self.length_penalty, "length_penalty", meaning)) > STEEPEST:
+        if abs(check_number(self.length_penalty, "length_penalty", meaning)) > STEEPEST:
             raise OptionError(f"length_penalty={self.length_penalty!r}: {meaning}")
         stopping: Any = self.early_stopping
         if not isinstance(stopping, (bool, str)) or stopping not in (False, True, "never"):

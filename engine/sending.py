@@ -22,9 +22,9 @@ from torch import nn
 
 from ..checks import shown
 from ..errors import OptionError, TrellmError
-from ..guides.lift.table_guide import Shared, digest_of
+from ..guides.lift.table_guide import Immutable, digest_of
 from ..guides.locks import new_lock
-from .memory.weights import Loaded
+from .memory.weights import LoadedParameters
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Sendable(Copied):
 
     origin: Origin | None = None
     """The model's origin; None if it cannot be sent."""
-    _loaded: Loaded | None = None
+    _loaded: LoadedParameters | None = None
 
     @property
     def is_changed(self) -> bool:
@@ -135,7 +135,7 @@ class Sendable(Copied):
         """Store the origin of the model. is_shared: this process may reuse the model for equal origins"""
         self.origin = Origin(loader, arguments)
         network = getattr(self, "model", None)
-        self._loaded = Loaded(network) if isinstance(network, nn.Module) else None
+        self._loaded = LoadedParameters(network) if isinstance(network, nn.Module) else None
         if is_shared and (key := self.origin.key) is not None and (key not in _MODELS or _MODELS[key].is_changed):
             _MODELS[key] = self
         return self
@@ -182,7 +182,7 @@ class Placeholder(Enum):
 
 
 @dataclass(frozen=True)
-class UnmadeGuide:
+class UnbuiltGuide:
     """The pickled form of a guide, not built yet."""
 
     make: Callable[..., Any]
@@ -191,14 +191,14 @@ class UnmadeGuide:
     @classmethod
     def of(cls, guide: Any, vocabulary: Any) -> Any:
         """Return the pickled form of a guide without the model's vocabulary. A caller's own guide is sent as it is."""
-        if not isinstance(guide, Shared):
+        if not isinstance(guide, Immutable):
             return portable(guide, "the guide")
         make, arguments = cast("tuple[Callable[..., Any], tuple[Any, ...]]", guide.__reduce__()[:2])
 
         def without(value: Any) -> Any:
             if value is vocabulary:
                 return Placeholder.VOCABULARY
-            return cls.of(value, vocabulary) if isinstance(value, Shared) else value
+            return cls.of(value, vocabulary) if isinstance(value, Immutable) else value
 
         return cls(make, tuple(_each(value, without) for value in arguments))
 
@@ -208,7 +208,7 @@ class UnmadeGuide:
         def there(value: Any) -> Any:
             if value is Placeholder.VOCABULARY:
                 return vocabulary
-            return value.made(vocabulary) if isinstance(value, UnmadeGuide) else value
+            return value.made(vocabulary) if isinstance(value, UnbuiltGuide) else value
 
         return self.make(*(_each(value, there) for value in self.arguments))
 
@@ -224,7 +224,7 @@ def _each(value: Any, change: Callable[[Any], Any]) -> Any:
 class Description:
     """The pickled form of a generator.
 
-    kind: its class; model: an Origin, or a model; guide: None, an UnmadeGuide, or a guide
+    kind: its class; model: an Origin, or a model; guide: None, an UnbuiltGuide, or a guide
     options: further constructor arguments by name
     """
 
@@ -236,7 +236,7 @@ class Description:
     @classmethod
     def of(cls, kind: type[Described], model: Any, guide: Any, options: Mapping[str, Any]) -> Description:
         """Return the description of a generator. Raises OptionError if it cannot be sent."""
-        unmade = None if guide is None else UnmadeGuide.of(guide, model.vocabulary)
+        unmade = None if guide is None else UnbuiltGuide.of(guide, model.vocabulary)
         given = {name: portable(value, f"{name}= of the generator,") for name, value in options.items()}
         return cls(kind, origin_of(model), unmade, given)
 
@@ -248,7 +248,7 @@ class Description:
     def made(self) -> Any:
         """Build the generator."""
         model = model_of(self.model)
-        guide = self.guide.made(model.vocabulary) if isinstance(self.guide, UnmadeGuide) else self.guide
+        guide = self.guide.made(model.vocabulary) if isinstance(self.guide, UnbuiltGuide) else self.guide
         kind: Any = self.kind
         return kind(model, guide, **self.options)
 

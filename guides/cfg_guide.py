@@ -8,13 +8,13 @@ from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any, Literal
 
-from ..checks import one_of
+from ..checks import check_choice
 from ..errors import GrammarError, LimitError, OptionError
 from ..kernels.chart.layout import CALL, EPSILON
 from ..tokenizers_adapter import Vocabulary
 from ..tokenizers_adapter.marked import unmarked_text
+from .arguments import states_of, vocabulary_of
 from .chart.automaton import HORIZON, ChartAutomaton
-from .given import states_of, vocabulary_of
 from .grammar import Grammar, check, is_gbnf, parse_gbnf, parse_lark
 from .grammar.ambiguity import without_ambiguity
 from .grammar.grammar import Part, reachable, references, shortest_texts
@@ -189,7 +189,7 @@ def _used(grammar: Grammar, rule: str, shown: Mapping[str, int]) -> list[str]:
 
 
 def _read(text: str, start: str | None, syntax: Syntax, contexts: Mapping[str, Context] | None) -> Grammar:
-    one_of(syntax, "syntax", _SYNTAXES)
+    check_choice(syntax, "syntax", _SYNTAXES)
     if syntax == "lark" or (syntax == "auto" and not is_gbnf(grammar_text(text))):
         return parse_lark(text, "start" if start is None else start, contexts=contexts)
     if contexts is not None:

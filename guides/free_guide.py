@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..checks import switch
+from ..checks import check_bool
 from ..kernels.jit.aliases import Ints
 from ..tokenizers_adapter import Vocabulary
+from .arguments import check_bytes, check_left, check_state, check_token, states_of
 from .explain import NOTHING
-from .given import bytes_of, left_of, state_of, states_of, token_of
 from .lift.table_guide import StateTableGuide
 from .pictures import MAX_PICTURED, Arrow, Drawable, Picture, PictureNode
 from .pictures.automata import tokens_in
@@ -32,21 +32,21 @@ class FreeGuide(StateTableGuide, Drawable):
         return f"FreeGuide({self._vocabulary!r})"
 
     def _check(self, state: int) -> int:
-        return state_of(state, self.start + 1)
+        return check_state(state, self.start + 1)
 
     def _made(self, state: int) -> Mask:
         return self._every if state == self.start else np.zeros(self._tables.words, np.uint32)
 
     def advance(self, state: int, token: int) -> int:
         """Return the only state, or DEAD after a token that has no bytes and is not EOS."""
-        token = token_of(token, self._vocabulary.size)
+        token = check_token(token, self._vocabulary.size)
         if not _is_alive(state) or token < 0:
             return DEAD
         return self.start if self._vocabulary.tokens[token] or token in self._eos else DEAD
 
     def read(self, state: int, data: bytes) -> int:
         """Return the only state, or DEAD in DEAD."""
-        bytes_of(data)
+        check_bytes(data)
         return self.start if _is_alive(state) else DEAD
 
     def is_accepting(self, state: int) -> bool:
@@ -59,17 +59,17 @@ class FreeGuide(StateTableGuide, Drawable):
 
     def fits(self, state: int, left: int) -> bool:
         """Test whether `distance(state) <= left`."""
-        return left_of(left) >= self.distance(state)
+        return check_left(left) >= self.distance(state)
 
     def mask_within(self, state: int, left: int) -> Mask:
         """Return all tokens and EOS if a token is left, else EOS: uint32 [ceil(V / 32)]."""
         if not _is_alive(state):
             return np.zeros(self._tables.words, np.uint32)
-        return self._every.copy() if left_of(left) > 0 else self._tables.eos_words.copy()
+        return self._every.copy() if check_left(left) > 0 else self._tables.eos_words.copy()
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
         """See `guides.healing.TrieGuide`."""
-        return self._tables.pack(_is_alive(state) and (left is None or left_of(left) > 0), node)
+        return self._tables.pack(_is_alive(state) and (left is None or check_left(left) > 0), node)
 
     def distance_below(self, state: int, node: int) -> int:
         """See `guides.healing.TrieGuide`."""
@@ -91,7 +91,7 @@ class FreeGuide(StateTableGuide, Drawable):
     def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
         """Draw the only state with its loop over every byte; `tokens` adds all allowed tokens."""
         states_of(max_states)
-        note = tokens_in(self._every, self._vocabulary) if switch(tokens, "tokens") else ""
+        note = tokens_in(self._every, self._vocabulary) if check_bool(tokens, "tokens") else ""
         return Picture((PictureNode("0", "final", note),), (Arrow(0, 0, "any byte"),))
 
     def describe(self, state: int) -> str:
@@ -101,4 +101,4 @@ class FreeGuide(StateTableGuide, Drawable):
 
 def _is_alive(state: int) -> bool:
     """Test whether `state` is the only state and not DEAD. Raises StateError for anything else."""
-    return state_of(state, FreeGuide.start + 1) != DEAD
+    return check_state(state, FreeGuide.start + 1) != DEAD

@@ -11,17 +11,17 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import brief, conforms, switch
+from ..checks import brief, check_bool, implements
 from ..errors import LanguageError, OptionError
 from ..kernels.jit.compiling import call
 from ..kernels.trie.align import end_nodes, shorten
+from .arguments import MAX_LEFT, check_bytes, check_left, check_state, check_token, states_of
 from .explain import NOTHING, expected, quoted
-from .given import MOST_LEFT, bytes_of, left_of, state_of, states_of, token_of
 from .lift.table_guide import StateTableGuide
 from .lift.tables import VocabularyTables
 from .limits import Limits, Meter, spend, spend_growth
 from .locks import new_lock
-from .pictures import MAX_PICTURED, Drawable, Joined, Picture, refuse_tokens
+from .pictures import MAX_PICTURED, Drawable, Picture, PictureBuilder, refuse_tokens
 from .protocol import DEAD, NEVER, ByteGuide, Mask, RowGuide, fits, mask_of, mask_within
 
 
@@ -45,7 +45,7 @@ class TrieGuide(ByteGuide, Protocol):
         ...
 
 
-MOST_CUTS = 4096
+MAX_CUTS = 4096
 """Capacity of the cache of `Crossings.cut`, in ends of prompts about as long as the longest token."""
 
 
@@ -61,7 +61,7 @@ class Crossings:
         self.guide = guide
         self.tables = VocabularyTables.of(guide.vocabulary)
         self.lock = new_lock()
-        self._below = guide if conforms(guide, TrieGuide) else None
+        self._below = guide if implements(guide, TrieGuide) else None
         self._rows: dict[int, int] = {}
         self._distances: dict[int, int] = {}
         self._cuts: dict[tuple[bytes, ...], int] = {}
@@ -101,7 +101,7 @@ class Crossings:
         left = self._cuts.get(pieces)
         if left is None:
             left = self._left(pieces)
-            if len(self._cuts) >= MOST_CUTS:
+            if len(self._cuts) >= MAX_CUTS:
                 self._cuts.clear()
             self._cuts[pieces] = left
         return len(ids) - left
@@ -171,18 +171,18 @@ class AlignedGuide(StateTableGuide, Drawable):
         crossings: Crossings | None = None,
         limits: Limits | None = None,
     ) -> None:
-        if not conforms(child, ByteGuide):
+        if not implements(child, ByteGuide):
             raise OptionError(f"{brief(child)} is no guide that can read bytes, see guides.ByteGuide")
         if crossings is not None and not isinstance(crossings, Crossings):  # pyright: ignore
             raise OptionError(f"crossings must be Crossings of the child, not {brief(crossings)}")
         super().__init__(child.vocabulary)
         self.child = child
-        self.tail = tail = bytes_of(tail)
+        self.tail = tail = check_bytes(tail)
         self._meter = Meter(limits)
         self._made_of = {"child": child, "tail": tail, "counts_tail": counts_tail, "limits": limits}
-        self._cost = int(switch(counts_tail, "counts_tail"))
+        self._cost = int(check_bool(counts_tail, "counts_tail"))
         self._crossings = Crossings(child) if crossings is None else crossings
-        self._child_rows = child if conforms(child, RowGuide) else None
+        self._child_rows = child if implements(child, RowGuide) else None
         self._data = np.frombuffer(tail, np.uint8)
         with self._meter:
             spend_growth(STEPS_PER_BYTE * len(tail), BYTES_PER_BYTE * len(tail))
@@ -203,7 +203,7 @@ class AlignedGuide(StateTableGuide, Drawable):
     def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
         """Draw the tail, followed by the picture of the child."""
         refuse_tokens(tokens, "a text in front of a guide")
-        drawn = Joined(states_of(max_states))
+        drawn = PictureBuilder(states_of(max_states))
         tail = drawn.box(quoted(self.tail.decode("utf-8", "backslashreplace")))
         drawn.arrow(tail, drawn.guide(self.child)[0])
         return drawn.picture()
@@ -236,7 +236,7 @@ class AlignedGuide(StateTableGuide, Drawable):
         return super().row(state)
 
     def _check(self, state: int) -> int:
-        return state_of(state, MOST_LEFT)
+        return check_state(state, MAX_LEFT)
 
     def _made(self, state: int) -> Mask:
         with self._lock, self._meter:
@@ -246,7 +246,7 @@ class AlignedGuide(StateTableGuide, Drawable):
 
     def advance(self, state: int, token: int) -> int:
         """Return the state after `token`, or DEAD; EOS leaves an accepting state as it is."""
-        state, token = self._check(state), token_of(token, self.vocabulary.size)
+        state, token = self._check(state), check_token(token, self.vocabulary.size)
         if self._is_beyond(state):
             return self._moved(self.child.advance(state - len(self.tail), token))
         text = self.vocabulary.tokens[token] if token >= 0 else None
@@ -254,7 +254,7 @@ class AlignedGuide(StateTableGuide, Drawable):
 
     def read(self, state: int, data: bytes) -> int:
         """Return the state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
-        state, data = self._check(state), bytes_of(data)
+        state, data = self._check(state), check_bytes(data)
         if state == DEAD:
             return DEAD
         beyond = self._is_beyond(state)
@@ -285,7 +285,7 @@ class AlignedGuide(StateTableGuide, Drawable):
 
     def fits(self, state: int, left: int) -> bool:
         """Test whether `distance(state) <= left`; may be faster than `distance`."""
-        state, left = self._check(state), left_of(left)
+        state, left = self._check(state), check_left(left)
         if self._is_beyond(state):
             return fits(self.child, state - len(self.tail), left)
         if state == DEAD:
@@ -295,7 +295,7 @@ class AlignedGuide(StateTableGuide, Drawable):
 
     def mask_within(self, state: int, left: int) -> Mask:
         """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
-        state, left = self._check(state), left_of(left)
+        state, left = self._check(state), check_left(left)
         if self._is_beyond(state):
             state -= len(self.tail)
             rows = self._child_rows

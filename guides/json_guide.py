@@ -11,20 +11,20 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from ..checks import mapping_of, one_of
+from ..checks import check_choice, check_mapping
 from ..errors import LimitError, OptionError, SchemaError
 from ..tokenizers_adapter import Vocabulary
+from .arguments import states_of, vocabulary_of
 from .chart.automaton import ChartAutomaton
 from .distinct.distinct_guide import DistinctGuide
-from .given import states_of, vocabulary_of
 from .graph.array_graph import span_of
 from .graph.graph import Graph
 from .json_schema import CompiledSchema, Form, Order, SchemaLowering, SchemaOptions, Spacing, Spelling, check
 from .json_schema.algebra.cases import Normal
 from .json_schema.automata.spelling import PLAIN, Escapes
 from .json_schema.coverage import (
-    MOST_LEFT_OUT,
-    Covered,
+    MAX_LEFT_OUT,
+    KeywordCoverage,
     StrangeKeyword,
     Unenforced,
     coverage,
@@ -34,14 +34,14 @@ from .json_schema.coverage import (
 from .json_schema.final_check import FinalCheck
 from .json_schema.lower.form import Whitespace
 from .json_schema.lower.formulas import REMEMBERS
-from .json_schema.lower.rules import Marks, Watch
+from .json_schema.lower.rules import RepeatMarks, WatchedRepeats
 from .json_schema.outline import QUOTING, Outline, quoted_spans
 from .json_schema.read.subschema import parsed, without
 from .lift.lifted_guide import LiftedGuide
 from .lift.tables import VocabularyTables
 from .limits import Limits, Meter, check_cancelled
 from .locks import new_lock
-from .pictures import MAX_PICTURED, Drawable, Joined, Picture, refuse_tokens, shortened
+from .pictures import MAX_PICTURED, Drawable, Picture, PictureBuilder, refuse_tokens, shortened
 from .quoting.quotation import Quote
 from .quoting.source import Span
 
@@ -51,7 +51,7 @@ WEIGHED_AT_ONCE = 1
 """Values weighed again, besides the new one, whenever a value is added: values may grow while they are used."""
 
 
-class Remembered(Generic[Value]):
+class LRUCache(Generic[Value]):
     """An LRU cache bounded by count and memory; safe between threads and under KeyboardInterrupt.
 
     weigh: the bytes that a value holds now
@@ -121,7 +121,7 @@ Given = tuple[dict[str, Any] | bool | str, dict[str, Any]]
 """A schema and its resources."""
 
 
-class Enforced(NamedTuple):
+class EnforcedSchema(NamedTuple):
     """A schema that can be enforced.
 
     watch: the positions whose values must be remembered
@@ -131,7 +131,7 @@ class Enforced(NamedTuple):
     """
 
     schema: CompiledSchema
-    watch: Watch
+    watch: WatchedRepeats
     left_out: dict[str, str]
     given: Given
     formats: bool
@@ -183,10 +183,10 @@ class JSONGuide(LiftedGuide, Drawable):
         limits: Limits | None = None,
     ) -> JSONGuide:
         """Compile a schema to a guide of the class that it requires, or return the cached guide."""
-        one_of(unenforced, "unenforced", ("refuse", "allow"))
+        check_choice(unenforced, "unenforced", ("refuse", "allow"))
         vocabulary = vocabulary_of(vocabulary, "JSONGuide")
-        resources = mapping_of(resources, "resources", "URIs to schemas")
-        contexts = mapping_of(contexts, "contexts", "names to texts")
+        resources = check_mapping(resources, "resources", "URIs to schemas")
+        contexts = check_mapping(contexts, "contexts", "names to texts")
         form = Form(order, Spacing(whitespace, indent), escapes, spelling)
         options = SchemaOptions(formats=formats, max_cases=max_cases)
         given = (dict(schema) if isinstance(schema, Mapping) else schema, dict(resources or {}))
@@ -231,7 +231,7 @@ class JSONGuide(LiftedGuide, Drawable):
         # `__new__` initialises the guide: its class depends on its schema.
         pass
 
-    def begin(self, found: Enforced, form: Form, vocabulary: Vocabulary) -> None:
+    def begin(self, found: EnforcedSchema, form: Form, vocabulary: Vocabulary) -> None:
         """Initialise the guide of a schema that can be enforced."""
         schema, watch = found.schema, found.watch
         self.schema = schema
@@ -242,7 +242,7 @@ class JSONGuide(LiftedGuide, Drawable):
         tables = VocabularyTables.of(vocabulary)
         # Precomputed once per vocabulary, as almost all schemas need the mask of plain string characters.
         tables.loop_slice(span_of(PLAIN), at_once=True)
-        self._watched_at = marks = Marks(set(), set())
+        self._watched_at = marks = RepeatMarks(set(), set())
 
         def make() -> tuple[Graph, int]:
             lowering = SchemaLowering(schema, form, marks, watch=watch)
@@ -265,7 +265,7 @@ class JSONGuide(LiftedGuide, Drawable):
         """
         refuse_tokens(tokens, "a schema")
         most = states_of(max_states)
-        drawn = Joined(most)
+        drawn = PictureBuilder(most)
         with self._lock, self._meter:
             parts = Outline(self.schema, most + 1).parts()
         number = {part.title: drawn.box(part.title, _note(part.values)) for part in parts}
@@ -275,7 +275,7 @@ class JSONGuide(LiftedGuide, Drawable):
         return drawn.picture()
 
     @property
-    def coverage(self) -> list[Covered]:
+    def coverage(self) -> list[KeywordCoverage]:
         """Every keyword of the schema with its JSON pointer: enforced, annotation, or refused with the reason."""
         return coverage(self.schema, self._left_out, self._formats)
 
@@ -327,7 +327,7 @@ class WatchingJSONGuide(DistinctGuide, JSONGuide):
 
     refuses_lowering = REMEMBERS
 
-    def begin(self, found: Enforced, form: Form, vocabulary: Vocabulary) -> None:
+    def begin(self, found: EnforcedSchema, form: Form, vocabulary: Vocabulary) -> None:
         super().begin(found, form, vocabulary)
         watch = found.watch
         self.watch(
@@ -350,7 +350,7 @@ class WatchingJSONGuide(DistinctGuide, JSONGuide):
         return JSONGuide
 
 
-remembered: Remembered[JSONGuide] = Remembered(lambda guide: guide.held_bytes, MAX_REMEMBERED, MAX_REMEMBERED_BYTES)
+remembered: LRUCache[JSONGuide] = LRUCache(lambda guide: guide.held_bytes, MAX_REMEMBERED, MAX_REMEMBERED_BYTES)
 
 
 def meaning_of(
@@ -364,7 +364,7 @@ def meaning_of(
 
 def _enforceable(
     given: Given, options: SchemaOptions, quotes: dict[str, Quote], form: Form, unenforced: Unenforced
-) -> Enforced:
+) -> EnforcedSchema:
     """Compile the schema, without the keywords that cannot be enforced if `unenforced` is "allow"."""
     value, resources = given
     left_out: dict[str, str] = {}
@@ -372,11 +372,11 @@ def _enforceable(
         try:
             schema = CompiledSchema(value, dict(resources), options, contexts=quotes)
             schema.check_has_instance()
-            return Enforced(schema, check(schema, form), left_out, given, options.formats)
+            return EnforcedSchema(schema, check(schema, form), left_out, given, options.formats)
         except (SchemaError, LimitError) as error:
             pointer = separable(error.pointer or "") if unenforced == "allow" else None
             left = None if pointer is None else without(parsed(value), pointer)
-            if pointer is None or left is None or len(left_out) == MOST_LEFT_OUT:
+            if pointer is None or left is None or len(left_out) == MAX_LEFT_OUT:
                 raise
             left_out[pointer] = error.reason
             value = left

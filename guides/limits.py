@@ -16,7 +16,7 @@ import numpy as np
 
 from ..checks import brief
 from ..errors import Cancelled, LimitError, OptionError
-from ..kernels.answers import MOST, SPENT, STOPPED
+from ..kernels.answers import LIMIT, SPENT, STOPPED
 
 CANCELLED, TIMED_OUT = 1, 2
 # Python counts up to this many steps, about a millisecond, before it compares the total with the limit.
@@ -136,7 +136,7 @@ class quickly:  # noqa: N801 - used like a function
 class Meter:
     """A counter of the work of one call at a time; `with meter:` around a call resets it.
 
-    counts: int64 [3], shared with kernels: steps SPENT, the MOST allowed, and the reason why another thread STOPPED
+    counts: int64 [3], shared with kernels: steps SPENT, the LIMIT of them, and the reason why another thread STOPPED
     the call, or 0. Steps of Python code are added in batches, as access to an array costs more than the steps. Steps of
     a nested call count for the outer call too. An interrupt while a call begins or ends does no harm: the next call
     resets the meter.
@@ -161,8 +161,8 @@ class Meter:
         work = self._work = _local.work
         self._restore()
         if work.quick:
-            self._usual = view[MOST]
-            view[MOST] = min(work.quick, self._usual)
+            self._usual = view[LIMIT]
+            view[LIMIT] = min(work.quick, self._usual)
         cancellation = work.cancellation
         if cancellation is not None:
             if cancellation.cancelled:
@@ -185,7 +185,7 @@ class Meter:
         outer = self._work.meter = self._outer
         if outer is not None:
             # Refused steps were not made, and may be any number. The outer meter compares them at its next count.
-            outer.uncounted += min(self.spent, self._view[MOST])
+            outer.uncounted += min(self.spent, self._view[LIMIT])
         self._restore()
         if self._cancellation is not None:
             self._cancellation.detach(self)
@@ -231,15 +231,15 @@ class Meter:
         view = self._view
         spent = view[SPENT] = min(view[SPENT] + self.uncounted, 2**62)
         self.uncounted = 0
-        if spent > view[MOST] or view[STOPPED]:
+        if spent > view[LIMIT] or view[STOPPED]:
             self.allowance = -1
             raise self.refusal()
-        self.allowance = min(AT_A_TIME, view[MOST] - spent)
+        self.allowance = min(AT_A_TIME, view[LIMIT] - spent)
 
     def _restore(self) -> None:
-        """Undo the lower MOST of `quickly`."""
+        """Undo the lower LIMIT of `quickly`."""
         if self._usual:
-            self._view[MOST], self._usual = self._usual, 0
+            self._view[LIMIT], self._usual = self._usual, 0
 
     def check_ready(self) -> None:
         """Raise NotReadyError in a `quickly` block; called before slow work."""

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import brief, conforms
+from ..checks import brief, implements
 from ..errors import OptionError
 from ..kernels.answers import DEAD as DEAD
 from ..kernels.answers import NEVER as NEVER
 from ..tokenizers_adapter import Vocabulary
-from .given import left_of
+from .arguments import check_left
 from .lift.mask_table import MaskTable
 from .quoting.source import Span
 
@@ -167,11 +167,11 @@ def mask_within(guide: Guide, state: int, left: int) -> Mask:
     uint32 [ceil(V / 32)]. With `left >= distance(state)` and `left > 0` the result has a bit set, unless the
     state is accepting and only EOS may follow.
     """
-    if conforms(guide, RowGuide):
+    if implements(guide, RowGuide):
         return guide.mask_within(state, left)
     if not isinstance(guide, Guide):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OptionError(f"mask_within asks a guide, not {brief(guide)}")
-    left = left_of(left)
+    left = check_left(left)
     mask = guide.mask(state).copy()
     eos = set(guide.vocabulary.eos_ids)
     for token in tokens_of(mask):

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import any_text_of, brief, switch
+from ..checks import brief, check_any_text, check_bool
 from ..errors import GuideFileError, LanguageError, LimitError, OptionError
 from ..kernels.jit.compiling import call
 from ..kernels.trie.align import first_unspellable
 from ..tokenizers_adapter import Vocabulary
+from .arguments import states_of, vocabulary_of
 from .automata.byte_table import described, machine_of, table_of
 from .automata.dfa import Dfa
 from .chart.automaton import ChartAutomaton
-from .given import states_of, vocabulary_of
 from .graph.graph import Graph
 from .graph.lowering import Lowering
 from .graph.text_tree import any_of
@@ -35,7 +35,7 @@ from .lift.lifted_guide import LiftedGuide
 from .lift.tables import VocabularyTables, horizon_of
 from .limits import Limits, Meter
 from .pictures import MAX_PICTURED, Drawable, Picture
-from .pictures.automata import Minimal, tokens_in
+from .pictures.automata import MinimalAutomaton, tokens_in
 from .protocol import Capture
 from .regex import named_groups, parse
 from .regex.groups import NamedGroups
@@ -220,16 +220,16 @@ class RegularGuide(LiftedGuide, Drawable):
         with self._lock, self._meter:
             return Dfa.of(self.automaton, states_of(max_states))
 
-    def minimal(self, max_states: int = MAX_PICTURED) -> Minimal:
+    def minimal(self, max_states: int = MAX_PICTURED) -> MinimalAutomaton:
         """Build the minimal automaton, with states numbered as in pictures. Raises LimitError above `max_states`."""
         with self._lock, self._meter:
             states = self.automaton.explore(MAX_PRECOMPILED)
-            return Minimal(Dfa.of(self.automaton, MAX_PRECOMPILED), states_of(max_states), states)
+            return MinimalAutomaton(Dfa.of(self.automaton, MAX_PRECOMPILED), states_of(max_states), states)
 
     def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
         """Draw the minimal byte automaton; `tokens` adds the tokens allowed in each state."""
         minimal = self.minimal(max_states)
-        switch(tokens, "tokens")
+        check_bool(tokens, "tokens")
         return minimal.picture(lambda state: tokens_in(self.mask(state), self.vocabulary) if tokens else "")
 
 
@@ -258,7 +258,7 @@ class RegexGuide(RegularGuide):
     ) -> None:
         with Meter(limits):
             node = parse(pattern, flags=flags, dialect=dialect)
-            self.pattern = any_text_of(pattern, "the pattern")
+            self.pattern = check_any_text(pattern, "the pattern")
             self.flags = flags_of(flags)
             self.dialect: Dialect = dialect
             super().__init__(node, vocabulary)
@@ -386,7 +386,7 @@ def _texts_of(choices: Any) -> tuple[str, ...]:
         raise OptionError("choices is empty; give at least one text")
     if set(map(type, found)) == {str}:
         return found
-    return tuple(any_text_of(choice, f"choice {number}") for number, choice in enumerate(found))
+    return tuple(check_any_text(choice, f"choice {number}") for number, choice in enumerate(found))
 
 
 def _encoded(choices: tuple[str, ...]) -> tuple[bytes, NDArray[np.int64]]:

@@ -10,23 +10,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import brief, switch
+from ..checks import brief, check_bool
 from ..errors import LanguageError, OptionError
 from ..kernels.answers import EXHAUSTED
 from ..kernels.jit.compiling import call
-from ..kernels.suffix.quoting import Quotable, Work, count_tokens, fewest_tokens, walk_quotable
+from ..kernels.suffix.quoting import Quotable, QuotingMeter, count_tokens, fewest_tokens, walk_quotable
 from ..tokenizers_adapter import Vocabulary
+from .arguments import check_bytes, check_left, states_of, vocabulary_of
 from .explain import NOTHING, either, expectation
-from .given import bytes_of, left_of, states_of, vocabulary_of
 from .lift.table_guide import StateTableGuide
 from .lift.tables import VocabularyTables
 from .limits import Limits, Meter, current
 from .locks import new_lock
 from .pictures import MAX_PICTURED, Drawable, Picture
-from .pictures.automata import Minimal, tokens_in
+from .pictures.automata import MinimalAutomaton, tokens_in
 from .protocol import DEAD, NEVER, Mask
 from .quoting.quotation import SubstringAutomaton
-from .quoting.source import Boundary, Occurrence, QuotedContext, Rules, Span, WhiteSpace
+from .quoting.source import Boundary, Occurrence, QuotedContext, QuotingRules, Span, WhiteSpace
 
 MAX_PLACES = 4
 MAX_AHEAD = 512
@@ -66,7 +66,9 @@ class SubstringGuide(StateTableGuide, Drawable):
             raise OptionError(f"none_text={brief(none_text)}: expected a text that is not empty, or None")
         self._meter = Meter(limits)
         with self._meter:
-            self.source = QuotedContext(context, Rules(boundary, min_chars, max_chars, whitespace), refusal=none_text)
+            self.source = QuotedContext(
+                context, QuotingRules(boundary, min_chars, max_chars, whitespace), refusal=none_text
+            )
             needed = _tokens_needed(self.source.quotable, VocabularyTables.of(vocabulary))
             self._prepare(vocabulary, self.source.quotable, needed)
         documents = self.source.documents
@@ -113,7 +115,7 @@ class SubstringGuide(StateTableGuide, Drawable):
 
     def mask_within(self, state: int, left: int) -> Mask:
         """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
-        return self._walk(self._automaton.check(state), min(left_of(left) - 1, self._most))
+        return self._walk(self._automaton.check(state), min(check_left(left) - 1, self._most))
 
     def _advanced(self, state: int, token: int) -> int:
         data, start = self._tables.bytes.data, self._tables.bytes.start
@@ -121,7 +123,7 @@ class SubstringGuide(StateTableGuide, Drawable):
 
     def read(self, state: int, data: bytes) -> int:
         """Return the state after `data` in any tokenization; DEAD if no tokens complete the text from there."""
-        return self._spelt(self._automaton.read(state, bytes_of(data)))
+        return self._spelt(self._automaton.read(state, check_bytes(data)))
 
     def is_accepting(self, state: int) -> bool:
         """Test whether the text so far is complete."""
@@ -146,14 +148,14 @@ class SubstringGuide(StateTableGuide, Drawable):
     def fits(self, state: int, left: int) -> bool:
         """Test whether `distance(state) <= left`; faster than `distance` for a large `left`."""
         state = self._automaton.check(state)
-        left = left_of(left)
+        left = check_left(left)
         if state == DEAD:
             return left >= NEVER
         return left >= 0 and self._fewest(state, left) <= left
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
         """See `guides.healing.TrieGuide`."""
-        most = self._most if left is None else min(left_of(left) - 1, self._most)
+        most = self._most if left is None else min(check_left(left) - 1, self._most)
         return self._walk_below(self._automaton.check(state), self._tables.branch_of(node), most)
 
     def distance_below(self, state: int, node: int) -> int:
@@ -182,8 +184,8 @@ class SubstringGuide(StateTableGuide, Drawable):
 
     def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
         """Draw the minimal automaton of a short context's quotations; `tokens` adds tokens allowed in each state."""
-        minimal = Minimal.of(self._automaton, states_of(max_states))
-        switch(tokens, "tokens")
+        minimal = MinimalAutomaton.of(self._automaton, states_of(max_states))
+        check_bool(tokens, "tokens")
         return minimal.picture(lambda state: tokens_in(self.mask(state), self._vocabulary) if tokens else "")
 
     def ahead(self, state: int) -> bytes:
@@ -281,7 +283,7 @@ def _tokens_needed(quotable: Quotable, tables: VocabularyTables) -> NDArray[np.i
 def _counted(kernel: Any, *arguments: Any) -> int:
     """Call a kernel and return its result. Raises LimitError if the kernel exceeds the work limit."""
     meter = current() or Meter()
-    answer = int(call(kernel, *arguments, Work(meter.counts)))
+    answer = int(call(kernel, *arguments, QuotingMeter(meter.counts)))
     if answer == EXHAUSTED:
         raise meter.refusal()
     return answer

@@ -21,21 +21,21 @@ NOWHERE = -2
 # Lengths in bytes or tokens from this number on count as infinite.
 NEVER = 2**30
 # Entries of a meter: steps of work of the call so far, their maximum, and whether the call was stopped.
-SPENT, MOST, STOPPED = range(3)
+SPENT, LIMIT, STOPPED = range(3)
 
 
-class Counted(Protocol):
+class Metered(Protocol):
     """An object with the meter of the call."""
 
     @property
     def meter(self) -> Longs:
-        """int64 [3]: SPENT, MOST and STOPPED."""
+        """int64 [3]: SPENT, LIMIT and STOPPED."""
         ...
 
 
 @inner_njit
-def spend(counted: Counted, steps: Int) -> Int:
+def spend(counted: Metered, steps: Int) -> Int:
     """Count steps of work of the call. Return 0, or EXHAUSTED beyond the maximum or after a stop."""
     meter = counted.meter
     meter[SPENT] += steps
-    return EXHAUSTED if meter[SPENT] > meter[MOST] or meter[STOPPED] else 0
+    return EXHAUSTED if meter[SPENT] > meter[LIMIT] or meter[STOPPED] else 0

@@ -56,7 +56,7 @@ def hash_row(rows: Rows, at: Int) -> Int:
 
 BITS = 32
 # Entries of progress: states, states whose edges are done, steps taken, and the maximum of steps in a call.
-COUNT, READ, STEPS, MOST_STEPS = range(4)
+COUNT, READ, STEPS, MAX_STEPS = range(4)
 
 
 class Positions(Arrays):
@@ -106,7 +106,7 @@ def find_subsets(read: Positions, wanted: Bytes, states: Words, edges: Ints, ind
         if count + len(read.of_atom) >= len(states):
             answer = FULL
             break
-        if progress[STEPS] > progress[MOST_STEPS]:
+        if progress[STEPS] > progress[MAX_STEPS]:
             answer = EXHAUSTED
             break
         list_words(read, states, at, busy, starts)

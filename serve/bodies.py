@@ -18,7 +18,7 @@ from typing import Any, NoReturn, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
-from ..checks import brief, lone_surrogate, shown, twice_named
+from ..checks import brief, lone_surrogate, repeated_name, shown
 from .errors import LONGEST, ApiError, Place, param_of, unsupported
 
 T = TypeVar("T", bound=BaseModel)
@@ -26,7 +26,7 @@ M = TypeVar("M")
 LARGE = 1 << 16
 """Size in bytes from which a body is parsed in a thread."""
 DEEPEST = 256
-MOST_MISTAKES = 4096
+MAX_MISTAKES = 4096
 """Most validation errors of a body that are examined one by one."""
 _DATA = re.compile(r"data:|[A-Za-z0-9+/_-]{64}")
 """Pattern of the beginning of data URLs and base64 data."""
@@ -167,7 +167,7 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object. Raises _NoJsonError for duplicate names."""
     found = dict(members)
     if len(found) < len(members):
-        twice = twice_named(members)
+        twice = repeated_name(members)
         raise _NoJsonError(f"duplicate name {brief(twice)} in an object; leave one out")
     return found
 
@@ -228,7 +228,7 @@ def _check_texts(value: Any, place: Place = ()) -> None:
 
 def refusal(error: ValidationError, value: Any, shape: type[BaseModel]) -> ApiError:
     """Return the error of an invalid body: of several mistakes the most deeply nested one, unknown fields first."""
-    if error.error_count() > MOST_MISTAKES:
+    if error.error_count() > MAX_MISTAKES:
         said = f"the body has {error.error_count():,} mistakes, such as unknown fields or values of wrong types"
         return ApiError(f"{said}; docs/serve.md lists the fields", code="invalid_value")
     found = [(place_in(value, each["loc"]), each) for each in error.errors(include_url=False, include_context=False)]

@@ -26,7 +26,7 @@ QUICK = 512
 """Number of tokens up to which a result is built on the event loop. A thread would cost more."""
 
 
-class Arrivals:
+class CursorBatches:
     """News of one cursor on the event loop.
 
     entered: time of registration; queue_seconds: from then until the request began; has_begun, has_grown: True once the
@@ -103,16 +103,16 @@ class Dispatcher:
         self._engine = engine
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
-        self._watched: set[Arrivals] = set()
+        self._watched: set[CursorBatches] = set()
         self.writing = 0
         self.is_cut = False
         self._told = 0.0
         self._lock = threading.Lock()
         engine.watch(self._stepped)
 
-    def add(self, cursor: Cursor) -> Arrivals:
+    def add(self, cursor: Cursor) -> CursorBatches:
         """Watch a cursor whose handle was submitted to the engine, from any thread."""
-        arrivals = Arrivals(cursor)
+        arrivals = CursorBatches(cursor)
         with self._lock:
             self._watched.add(arrivals)
             self.writing += len(arrivals.call.requests)
@@ -122,7 +122,7 @@ class Dispatcher:
                 self._tell([arrivals])
         return arrivals
 
-    def cancel(self, arrivals: Arrivals) -> None:
+    def cancel(self, arrivals: CursorBatches) -> None:
         """Cancel a handle. Its memory is released after the current step."""
         if arrivals.is_over:  # usual, and needs no lock, which the engine's thread may hold
             return
@@ -176,7 +176,7 @@ class Dispatcher:
             if self._tell(self._watched):
                 self._told = now
 
-    def _tell(self, several: Iterable[Arrivals]) -> bool:
+    def _tell(self, several: Iterable[CursorBatches]) -> bool:
         """Pass news to the event loop, under the lock to keep its order."""
         found = [(each, news, each.call.done) for each in several if (news := list(each.cursor.news()))]
         if not found:
@@ -187,11 +187,11 @@ class Dispatcher:
         self._loop.call_soon_threadsafe(self._deliver, found)
         return True
 
-    def _forget(self, several: Sequence[Arrivals]) -> None:
+    def _forget(self, several: Sequence[CursorBatches]) -> None:
         """Stop watching, under the lock."""
         self._watched.difference_update(several)
         self.writing -= sum(len(each.call.requests) for each in several)
 
-    def _deliver(self, found: Sequence[tuple[Arrivals, Sequence[News], bool]]) -> None:
+    def _deliver(self, found: Sequence[tuple[CursorBatches, Sequence[News], bool]]) -> None:
         for arrivals, news, is_over in found:
             arrivals.tell(news, is_over=is_over)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 from starlette.requests import Request
 
-from ..checks import conforms
+from ..checks import implements
 from ..engine.decode.randomness import fresh_bits
 from ..engine.decode.requests import Job
 from ..engine.decode.sequence import Request as RowRequest
@@ -25,13 +25,13 @@ from ..engine.handle import Handle, Piece, Task
 from ..engine.models.media.rows import counts_of
 from ..engine.models.protocol import SourceModel
 from ..engine.options import Options, RunOptions
-from ..engine.prompts.given import Prompt, is_chat
+from ..engine.prompts.arguments import Prompt, is_chat
 from ..engine.results import Generation
 from ..engine.search import Beam, Greedy, Sample
 from ..errors import BudgetError, MediaError, TrellmError
 from .bodies import derived
 from .constraints.constraint import ConstraintSpec
-from .dispatcher import QUICK, Arrivals
+from .dispatcher import QUICK, CursorBatches
 from .errors import ApiError, Names, Place, of_any, of_constraint, of_request
 from .hosting.shared import is_large
 from .media.reading import RequestMedia
@@ -43,7 +43,7 @@ from .tool_calls import AnswerPlan, AnswerReader, ContentDelta, Delta, ParsedMes
 
 T = TypeVar("T")
 REASONS = {"complete": "stop", "stop": "stop", "length": "length"}
-MOST_ROWS = 1 << 20
+MAX_ROWS = 1 << 20
 _PLAIN = ExtensionFields()
 Beginning = Callable[[], Coroutine[Any, Any, "GenerationRequest"]]
 """Validates, resolves and starts a request, see `begin`."""
@@ -83,7 +83,7 @@ class GenerationRequest:
     media_tokens: Counter[str] = field(default_factory=Counter[str])
     sizes: Sequence[int] = ()
     scorer: FieldScorer | None = None
-    arrivals: Arrivals | None = None
+    arrivals: CursorBatches | None = None
     prompt_scores: bytes = b""
     output_tokens: int = 0
     reasoning_tokens: int = 0
@@ -180,7 +180,7 @@ class GenerationRequest:
         if self.trace is not None:
             self.trace.reach(event)
 
-    def _traced(self, arrivals: Arrivals) -> dict[str, Any]:
+    def _traced(self, arrivals: CursorBatches) -> dict[str, Any]:
         """Return the attributes of the request's span."""
         search = self.options.search
         return {
@@ -356,7 +356,7 @@ class GenerationRequest:
         if self.asked.budget is not None:
             return self.asked.budget
         most = max(self.service.settings.output_tokens, needed)
-        if model.context is None or conforms(model, SourceModel):
+        if model.context is None or implements(model, SourceModel):
             return most
         room = min(most, model.context - prompt)
         return room if room >= max(needed, 1) else None
@@ -467,7 +467,7 @@ def _only(service: Service, ids: Sequence[int], bias: Mapping[int, float]) -> di
 
 def _options(service: Service, asked: ChatRequest | CompletionRequest, constraint: ConstraintSpec) -> Options:
     """Return the engine's options of a request. Raises ApiError."""
-    said: dict[str, Any] = asked.options() | {"include": constraint.goals, "batch_size": MOST_ROWS}
+    said: dict[str, Any] = asked.options() | {"include": constraint.goals, "batch_size": MAX_ROWS}
     said |= {"diagnostics": asked.trellm.trace, "fields": asked.trellm.fields}
     said["adapter"] = asked.model if asked.model in service.adapters else None
     if asked.allowed_token_ids is not None:

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ..checks import number, whole
+from ..checks import check_int, check_number
 from ..errors import OptionError
 from .cluster.loading import Given, described, ray
 from .cluster.replica import Replica
@@ -27,7 +27,7 @@ from .settings import Settings
 __all__ = ["Generate", "build", "deployment", "run"]
 
 ROUTER = "trellm.serve.cluster.router.PrefixRouter"
-MOST_REPLICAS = 1 << 16
+MAX_REPLICAS = 1 << 16
 DOOR_REQUESTS = 4096
 DOOR_CPUS = 0.5
 ON_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
@@ -36,7 +36,7 @@ _LOG = logging.getLogger("trellm.serve")
 
 
 @dataclass(frozen=True)
-class Needs:
+class ResourceNeeds:
     """The resources an application needs to start: its least number of replicas, and its doors."""
 
     replicas: int
@@ -59,7 +59,7 @@ class Needs:
         return None
 
 
-_needs: WeakKeyDictionary[Any, Needs] = WeakKeyDictionary()
+_needs: WeakKeyDictionary[Any, ResourceNeeds] = WeakKeyDictionary()
 
 
 def deployment(
@@ -94,12 +94,12 @@ def deployment(
     least, most = _counts(replicas)
     if (least, most) != (1, 1):  # a continued response may reach another replica
         chosen = replace(chosen, response_bytes=0)
-    whole(in_flight, "in_flight")
-    whole(queued, "queued")
-    whole(doors, "doors", 1, MOST_REPLICAS)
-    whole(tries, "tries", 1, 16)
+    check_int(in_flight, "in_flight")
+    check_int(queued, "queued")
+    check_int(doors, "doors", 1, MAX_REPLICAS)
+    check_int(tries, "tries", 1, 16)
     for name, value in (("cpus", cpus), ("gpus", gpus)):
-        if number(value, name, "a number of at least 0") < 0:
+        if check_number(value, name, "a number of at least 0") < 0:
             raise OptionError(f"{name}={value!r}: expected a number of at least 0")
     sent = described(model, **loading)
     serve = ray("ray.serve")
@@ -112,7 +112,7 @@ def deployment(
         graceful_shutdown_timeout_s=chosen.drain_seconds,
         **_scaling(least, most, in_flight),
     )
-    needs = Needs(least, doors, cpus, gpus, min(DOOR_CPUS, cpus))
+    needs = ResourceNeeds(least, doors, cpus, gpus, min(DOOR_CPUS, cpus))
     router = serve.deployment(Router).options(
         name="door",
         num_replicas=doors,
@@ -178,7 +178,7 @@ def start(application: Any, *, host: str = "127.0.0.1", port: int = 8000, name: 
         _begin(library, needs)
     elif needs is not None and (lack := needs.lack(library.cluster_resources())) is not None:
         _LOG.warning("replicas wait until the cluster grows: %s", lack)
-    serve.start(http_options={"host": host, "port": whole(port, "port", 1, 65535)})
+    serve.start(http_options={"host": host, "port": check_int(port, "port", 1, 65535)})
     serve.run(application, name=name, route_prefix="/")
     return is_new
 
@@ -192,7 +192,7 @@ def _joined(library: Any) -> bool:
     return True
 
 
-def _begin(library: Any, needs: Needs | None) -> None:
+def _begin(library: Any, needs: ResourceNeeds | None) -> None:
     """Start Ray for this process. Raises OptionError if resources are missing."""
     doors = 0 if needs is None else math.ceil(needs.doors * needs.door_cpus)
     # doors have little to do, and do not take processors from replicas
@@ -209,7 +209,7 @@ def _begin(library: Any, needs: Needs | None) -> None:
         raise
 
 
-def _check(needs: Needs | None, there: Mapping[str, float]) -> None:
+def _check(needs: ResourceNeeds | None, there: Mapping[str, float]) -> None:
     if needs is not None and (lack := needs.lack(there)) is not None:
         raise OptionError(lack)
 
@@ -229,9 +229,12 @@ def _counts(replicas: Any) -> tuple[int, int]:
         pair: Any = replicas  # pyright: ignore[reportUnknownVariableType]
         if len(pair) != 2:
             raise OptionError(f"replicas={pair!r}: expected a number, or a pair (least, most)")
-        least, most = whole(pair[0], "replicas[0]", 0, MOST_REPLICAS), whole(pair[1], "replicas[1]", 1, MOST_REPLICAS)
+        least, most = (
+            check_int(pair[0], "replicas[0]", 0, MAX_REPLICAS),
+            check_int(pair[1], "replicas[1]", 1, MAX_REPLICAS),
+        )
         if least > most:
             raise OptionError(f"replicas={pair!r}: expected (least, most) with least <= most")
         return least, most
-    count = whole(replicas, "replicas", 1, MOST_REPLICAS)
+    count = check_int(replicas, "replicas", 1, MAX_REPLICAS)
     return count, count

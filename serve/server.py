@@ -112,7 +112,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 HEAD = b"HTTP/1.1 "
 """First bytes of an answer's head."""
-MOST_WAITING = 8
+MAX_WAITING = 8
 """Most pipelined requests with which a connection reads on while an earlier one is answered."""
 
 
@@ -151,7 +151,7 @@ class JoiningTransport:
             self._transport.write(head)
 
 
-class At(Enum):
+class ParserState(Enum):
     """Parser position: between requests, in a head, or in a body."""
 
     BETWEEN = 0
@@ -176,7 +176,7 @@ class Connection(HttpToolsProtocol):
     transport: asyncio.Transport
     _coming: asyncio.TimerHandle | None = None
     _reading: asyncio.TimerHandle | None = None
-    _at = At.BETWEEN
+    _at = ParserState.BETWEEN
     _heads = 0
     _head_bytes = 0
     _answering: Any = None
@@ -208,13 +208,13 @@ class Connection(HttpToolsProtocol):
         self._heads = 0
         was_at = self._at
         self._feed(data)
-        if self._at is At.HEAD and self._fault is None:
+        if self._at is ParserState.HEAD and self._fault is None:
             # The size of a head is only known if the data contains no other request.
-            if self._heads == (0 if was_at is At.HEAD else 1) and was_at is not At.BODY:
+            if self._heads == (0 if was_at is ParserState.HEAD else 1) and was_at is not ParserState.BODY:
                 self._head_bytes += len(data)
             if self._head_bytes > HEADER_BYTES:
                 self._refuse(_too_large())
-        if self._fault is None and 0 < len(self.pipeline) <= MOST_WAITING and len(self.cycle.body) <= HEADER_BYTES:
+        if self._fault is None and 0 < len(self.pipeline) <= MAX_WAITING and len(self.cycle.body) <= HEADER_BYTES:
             self.flow.resume_reading()  # without reading, a disconnect would go unnoticed
         self._look()
 
@@ -222,7 +222,7 @@ class Connection(HttpToolsProtocol):
         """Reset the head's counters."""
         if self._is_again:
             return
-        self._at = At.HEAD
+        self._at = ParserState.HEAD
         self._heads += 1
         self._head_bytes = 0
         super().on_message_begin()
@@ -234,7 +234,7 @@ class Connection(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Forward a header. Trailers after the body are ignored."""
-        if self._at is At.HEAD:
+        if self._at is ParserState.HEAD:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -245,7 +245,7 @@ class Connection(HttpToolsProtocol):
         hosts = sum(name == b"host" for name, _ in self.headers)
         if hosts != 1 and self.parser.get_http_version() == "1.1":  # ambiguous (RFC 9112, 3.2)
             raise HostError(f"a request must have one Host header, not {hosts}")
-        self._at = At.BODY
+        self._at = ParserState.BODY
         is_answering = self._is_answering
         super().on_headers_complete()
         if not is_answering:
@@ -255,7 +255,7 @@ class Connection(HttpToolsProtocol):
         """Mark the end of a request."""
         if self.parser.should_upgrade():
             return
-        self._at = At.BETWEEN
+        self._at = ParserState.BETWEEN
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -264,7 +264,7 @@ class Connection(HttpToolsProtocol):
         super().on_response_complete()
         if self._answering is None and self._fault is not None:
             self._tell(self._fault)
-        elif self._at is not At.BETWEEN:
+        elif self._at is not ParserState.BETWEEN:
             self._look()
 
     def send_400_response(self, msg: str) -> None:
@@ -306,7 +306,7 @@ class Connection(HttpToolsProtocol):
 
     def _look(self) -> None:
         """Set the time limit for the rest of a request, or clear it while an earlier request is answered."""
-        is_own = self._at is At.BODY and self._answering is self.cycle
+        is_own = self._at is ParserState.BODY and self._answering is self.cycle
         if self._is_answering and not is_own:
             self._wait_no_more()
         elif not self.transport.is_closing():
@@ -315,9 +315,11 @@ class Connection(HttpToolsProtocol):
     def _refuse(self, error: ApiError) -> None:
         """Answer with an error after the answers of earlier requests."""
         self._fault = error
-        if self._at is At.BODY and self.pipeline:
+        if self._at is ParserState.BODY and self.pipeline:
             self.pipeline.popleft()
-        elif self._at is At.BODY and self._is_answering:  # the faulty data belong to the request that is being answered
+        elif (
+            self._at is ParserState.BODY and self._is_answering
+        ):  # the faulty data belong to the request that is being answered
             assert self._answering is not None
             if self._answering.response_started:
                 self.transport.close()

@@ -8,15 +8,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
-from ..checks import conforms
+from ..checks import implements
 from ..engine.engine import Engine
 from ..engine.generator import Generator as TextGenerator
 from ..engine.models.media.encoder import kinds_read
 from ..engine.models.protocol import Model, SourceModel
 from ..engine.prompts import describe
+from ..engine.prompts.arguments import Message, Prompt, is_chat
 from ..engine.prompts.description import with_description
-from ..engine.prompts.encoding import Extras, Verbatim, ids_of, written
-from ..engine.prompts.given import Message, Prompt, is_chat
+from ..engine.prompts.encoding import ChatEncoder, Extras, ids_of, written
 from ..errors import MediaError, OptionError, TrellmError
 from .constraints.compiler import ConstraintCompiler, weight
 from .constraints.constraint import ConstraintSpec
@@ -26,7 +26,7 @@ from .hosting.shared import SharedState, is_large
 from .settings import MEDIA_BODY, TEXT_BODY
 from .telemetry import ModelMetrics
 from .tool_calls import ToolCallFormat
-from .trimming import Trimmer
+from .trimming import MemoryTrimmer
 
 SHORT = 2048
 """Most characters of a chat that is tokenized on the event loop, where it takes less time than a change of threads."""
@@ -68,14 +68,14 @@ class Service:
             settings, metrics, lambda: self.engine.is_busy, lambda: self.dispatcher.writing
         )
         self.form = ToolCallFormat.of(model)
-        self.verbatim = Verbatim(model)
+        self.verbatim = ChatEncoder(model)
         self.reads = kinds_read(model)
         self.body_bytes = settings.body_bytes or (MEDIA_BODY if self.reads else TEXT_BODY)
         self.texts = 0
         self.keep_alive: float | None = None
         self._rested = rested
         self._admitted = 0
-        self._trimmer = Trimmer(
+        self._trimmer = MemoryTrimmer(
             lambda: self._admitted + self.compiler.begun,
             lambda: not (self.texts or self.compiler.is_busy),
             self.compiler.forget,
@@ -184,7 +184,7 @@ class Service:
         is_verbatim: True to encode names of special tokens in messages as ordinary text
         Raises OptionError, and ApiError for a prompt that must exceed the context.
         """
-        context = self.model.source_context if conforms(self.model, SourceModel) else self.model.context
+        context = self.model.source_context if implements(self.model, SourceModel) else self.model.context
         if context is not None:
             self._check_length(prompt, number, extras, place, context)
         return self.encoded(prompt, number, extras, is_verbatim=is_verbatim)

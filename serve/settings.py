@@ -6,16 +6,16 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..checks import brief, number, positive, switch, text_of, whole
+from ..checks import brief, check_bool, check_int, check_number, check_positive, check_text
 from ..engine.media.audio import AudioLimits
 from ..engine.media.image import ImageLimits
 from ..errors import OptionError
 from ..guides.limits import Limits
 from .media.fetching import MediaFetcher
 from .telemetry import check_endpoint
-from .tool_calls.tools import MOST_TOOLS
+from .tool_calls.tools import MAX_TOOLS
 
-MOST_BYTES = 1 << 32
+MAX_BYTES = 1 << 32
 TEXT_BODY, MEDIA_BODY = 4 << 20, 32 << 20
 """Default size limits of a body in bytes, for text models and for multimodal models."""
 KEY_LENGTH = 8
@@ -61,7 +61,7 @@ class Settings:
     body_bytes: int | None = None
     texts: int = 1024
     choices: int = 128
-    tools: int = MOST_TOOLS
+    tools: int = MAX_TOOLS
     media: int = 64
     image_limits: ImageLimits = field(default_factory=ImageLimits)
     audio_limits: AudioLimits = field(default_factory=AudioLimits)
@@ -85,27 +85,27 @@ class Settings:
     access_log: bool = False
 
     def __post_init__(self) -> None:
-        text_of(self.name, "name")
+        check_text(self.name, "name")
         if not self.name:
             raise OptionError('name="": expected the name by which clients request the model')
         for name in ("kept_bytes", "media_bytes"):
-            whole(getattr(self, name), name, 1, MOST_BYTES)
+            check_int(getattr(self, name), name, 1, MAX_BYTES)
         if self.body_bytes is not None:
-            whole(self.body_bytes, "body_bytes", 1, MOST_BYTES)
-        whole(self.response_bytes, "response_bytes", 0, MOST_BYTES)
+            check_int(self.body_bytes, "body_bytes", 1, MAX_BYTES)
+        check_int(self.response_bytes, "response_bytes", 0, MAX_BYTES)
         for name in ("texts", "choices", "tools", "media", "output_tokens", "loading", "compilers", "compiling"):
-            whole(getattr(self, name), name)
-        share = number(self.compile_share, "compile_share", "a number above 0, up to 1")
+            check_int(getattr(self, name), name)
+        share = check_number(self.compile_share, "compile_share", "a number above 0, up to 1")
         if not 0 < share <= 1:
             raise OptionError(f"compile_share={share!r}: expected a number above 0, up to 1")
         for name in ("compile_seconds", "request_seconds", "drain_seconds", "retry_seconds"):
-            positive(getattr(self, name), name, "seconds")
-        switch(self.priorities, "priorities")
-        switch(self.access_log, "access_log")
+            check_positive(getattr(self, name), name, "seconds")
+        check_bool(self.priorities, "priorities")
+        check_bool(self.access_log, "access_log")
         if self.max_gap_ms is not None:
-            positive(self.max_gap_ms, "max_gap_ms", "milliseconds")
+            check_positive(self.max_gap_ms, "max_gap_ms", "milliseconds")
         if self.otlp_traces_endpoint is not None:
-            check_endpoint(text_of(self.otlp_traces_endpoint, "otlp_traces_endpoint"))
+            check_endpoint(check_text(self.otlp_traces_endpoint, "otlp_traces_endpoint"))
         Limits.of(self.limits)
         ImageLimits.of(self.image_limits)
         AudioLimits.of(self.audio_limits)

@@ -37,7 +37,7 @@ def collect(trim: Callable[[], object] | None = _TRIM) -> None:
         trim()
 
 
-class Trimmer:
+class MemoryTrimmer:
     """Trims memory periodically until it is closed. Created on the event loop.
 
     count: amount of work done so far; is_idle: tests whether the server is idle

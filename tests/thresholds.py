@@ -13,7 +13,7 @@ _JSON = "trellm.guides.json_schema."
 _MODELS = "trellm.engine.models."
 _DEVICE = "trellm.engine.device."
 PLACES = {
-    "alternatives_kept": _GUIDES + "tagged.either_guide.MOST_STATES",
+    "alternatives_kept": _GUIDES + "tagged.either_guide.MAX_STATES",
     "attention_of_many_tokens": _MODELS + "blocks.attention._MANY",
     "attention_tile": _MODELS + "blocks.attention._TILE",
     "attention_worth_threads": _MODELS + "blocks.attention._MUCH",
@@ -23,9 +23,9 @@ PLACES = {
     "block_of_masks": "trellm.kernels.logits.triton_mask.BLOCK",
     "block_of_scans": "trellm.kernels.logits.triton_scan.BLOCK",
     "block_of_training": "trellm.training.passes.BLOCK",
-    "bodies_read_aside": "trellm.serve.hosting.shared.MOST_ASIDE",
-    "bytes_of_media_kept": _MODELS + "media.features.MOST_BYTES",
-    "bytes_of_known_states": "trellm.engine.decode.guide_cache._MOST_BYTES",
+    "bodies_read_aside": "trellm.serve.hosting.shared.MAX_ASIDE",
+    "bytes_of_media_kept": _MODELS + "media.features.MAX_BYTES",
+    "bytes_of_known_states": "trellm.engine.decode.guide_cache._MAX_BYTES",
     "call_for_all_layers": _MODELS + "packed.host._MUCH",
     "common_characters_at_once": _JSON + "automata.counting.MAX_REACHED",
     "compared_transformers": _MODELS + "ways._COMPARED",
@@ -68,7 +68,7 @@ PLACES = {
     "values_excluded_at_once": _JSON + "lower.strings.places.MAX_AT_ONCE",
     "walks_before_a_narrow_loop": _GUIDES + "lift.tables.WALKS_OF_NARROW",
     "ways_through_an_object": _JSON + "lower.objects.choices.MAX_WAYS",
-    "weights_of_paths": "trellm.engine.drawing.path.MOST_WEIGHTS",
+    "weights_of_paths": "trellm.engine.drawing.path.MAX_WEIGHTS",
     "widths_of_a_launch": _DEVICE + "batch.WIDTHS",
 }
 

@@ -31,7 +31,7 @@ _SCALARS = {
     0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d",
 }  # fmt: skip
 """Formats for `struct` of metadata values, by type number."""
-_MOST_DIMENSIONS = 4
+_MAX_DIMENSIONS = 4
 
 
 class TokenType(IntEnum):
@@ -182,9 +182,9 @@ class _Reader:
 
     def _tensor_head(self) -> TensorHead:
         at, name, count = self._at, self._string(), self._number("<I")
-        if not 1 <= count <= _MOST_DIMENSIONS:
+        if not 1 <= count <= _MAX_DIMENSIONS:
             raise self._fault(
-                f"the tensor {name!r:.80} has {count} dimensions; 1 to {_MOST_DIMENSIONS} are supported", at
+                f"the tensor {name!r:.80} has {count} dimensions; 1 to {_MAX_DIMENSIONS} are supported", at
             )
         shape = tuple(self._number("<Q") for _ in range(count))[::-1]
         return TensorHead(name, shape, self._number("<I"), self._number("<Q"), at)

@@ -15,7 +15,7 @@ Ints = NDArray[np.int32]
 Places = NDArray[np.int64]
 
 # With more nodes, a guide's first mask takes over a second and half a gigabyte.
-MOST_NODES = 1 << 22
+MAX_NODES = 1 << 22
 _FEW = 100
 
 
@@ -38,7 +38,7 @@ class Trie(NamedTuple):
         """Build the trie of all tokens that have bytes; the id of a token is its index.
 
         Distinct tokens are sorted. Each adds a node for each byte after the prefix that it shares with the previous
-        token, so the nodes are in preorder. Raises LimitError for more than MOST_NODES nodes.
+        token, so the nodes are in preorder. Raises LimitError for more than MAX_NODES nodes.
         """
         ids = [token for token, text in enumerate(tokens) if text]
         texts = [text for text in tokens if text]
@@ -55,10 +55,10 @@ class Trie(NamedTuple):
 
         added = length[new] - shared
         end = 1 + np.cumsum(added)  # one past the last node that each distinct token adds
-        if end[-1] > MOST_NODES:
+        if end[-1] > MAX_NODES:
             raise LimitError(
                 f"the vocabulary's tokens have {end[-1]:,} different prefixes, more than the fixed limit of "
-                f"{MOST_NODES:,}; leave out the longest tokens"
+                f"{MAX_NODES:,}; leave out the longest tokens"
             )
         step = np.arange(1, int(end[-1])) - np.repeat(end - added, added)
         depth = np.zeros(int(end[-1]), np.int64)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .evaluation import MOST_TOKENS, cases, generator_of
+from .evaluation import MAX_TOKENS, cases, generator_of
 
 _KINDS = ("record", "record, unseen fields", "quotation", "choice", "normal form", "tool call", "arithmetic")
 _WAYS = ("no guesses", "guesses", "draft")
@@ -31,7 +31,7 @@ def compare(model: Any, draft: Any, count: int, kinds: Sequence[str] = _KINDS) -
             written: dict[str, Any] = {}
             for name in (*_WAYS[number % 3 :], *_WAYS[: number % 3]):
                 began = time.process_time()
-                written[name] = generator.run(case.prompt, max_tokens=MOST_TOKENS, draft=chosen[name])
+                written[name] = generator.run(case.prompt, max_tokens=MAX_TOKENS, draft=chosen[name])
                 if is_warm:
                     row[f"{name} seconds"] += time.process_time() - began
                     row[f"{name} passes"] += written[name].steps

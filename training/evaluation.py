@@ -21,7 +21,7 @@ from .text.documents import THOUGHT, chat_prompt, messages_of, plain_prompt
 from .text.tasks import Task
 from .validation import KINDS, held_out_task
 
-MOST_TOKENS = 256
+MAX_TOKENS = 256
 _BATCH = 50
 
 
@@ -62,7 +62,7 @@ def generator_of(model: Any, task: Task) -> Any:
         return generate.choice(model, argument)
     if name == "regex":
         if task.thought:
-            return generate.regex(model, argument, after=THOUGHT, thinking=MOST_TOKENS // 2)
+            return generate.regex(model, argument, after=THOUGHT, thinking=MAX_TOKENS // 2)
         return generate.regex(model, argument)
     return generate.text(model)
 
@@ -75,11 +75,11 @@ def constrained(model: Any, several: Sequence[Case], **options: Any) -> list[str
     if several[0].task.constraint[0] == "words":
         return [
             generator_of(model, case.task)
-            .run(case.prompt, include=list(case.task.value), max_tokens=MOST_TOKENS, **options)
+            .run(case.prompt, include=list(case.task.value), max_tokens=MAX_TOKENS, **options)
             .text
             for case in several
         ]
-    chosen = Options.of(CallOptions, {"max_tokens": MOST_TOKENS, **options})
+    chosen = Options.of(CallOptions, {"max_tokens": MAX_TOKENS, **options})
     pairs = [(generator_of(model, case.task), case.prompt) for case in several]
     return [result.text for result in run_together(pairs, chosen)]
 
@@ -88,7 +88,7 @@ def unconstrained(model: Any, several: Sequence[Case], **options: Any) -> list[s
     """What the model writes of itself."""
     from .. import generate
 
-    results = generate.text(model).run([case.prompt for case in several], max_tokens=MOST_TOKENS, **options)
+    results = generate.text(model).run([case.prompt for case in several], max_tokens=MAX_TOKENS, **options)
     return [result.text for result in results]
 
 
@@ -116,7 +116,7 @@ class ByTransformers:
                 found = self._model.generate(
                     ids,
                     attention_mask=torch.ones_like(ids),
-                    max_new_tokens=MOST_TOKENS,
+                    max_new_tokens=MAX_TOKENS,
                     do_sample=False,
                     logits_processor=[_Processor(self._tokens, grammar_of(case.task))],
                 )

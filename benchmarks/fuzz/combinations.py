@@ -113,11 +113,11 @@ def serve(share: float, arguments: Sequence[str]) -> None:
     """`trellm serve`, with guesses read at random; how many there were stands in the metrics."""
     from prometheus_client import Counter as Metric
     from trellm.cli import main
-    from trellm.engine.drafts import Drafted, ForwardCosts
+    from trellm.engine.drafts import ForwardCosts, StepDrafts
     from trellm.serve.telemetry import Metrics
 
     drawn, count = random.Random(0), Metric("trellm_guesses", "Guesses that were read", registry=None)
-    made, read = Metrics.__init__, Drafted.read
+    made, read = Metrics.__init__, StepDrafts.read
 
     def counted(self: Any, *rest: Any) -> Any:
         count.inc(self.count)
@@ -129,7 +129,7 @@ def serve(share: float, arguments: Sequence[str]) -> None:
 
     with (
         patch.object(ForwardCosts, "pays", lambda self, *rest: drawn.random() < share),
-        patch.object(Drafted, "read", counted),
+        patch.object(StepDrafts, "read", counted),
         patch.object(Metrics, "__init__", begin),
     ):
         sys.exit(main(list(arguments)))

@@ -311,11 +311,11 @@ def run_ahead(soak: Soak, cases: int) -> Any:
 def read_guesses(model: Any, requests: Requests) -> list[int]:
     """Let guesses be read, or not, at random. Returns how many there are, and how many were right."""
     from trellm import models
-    from trellm.engine.drafts import Drafted, Drafter, ForwardCosts
+    from trellm.engine.drafts import Drafter, ForwardCosts, StepDrafts
 
     counts, advance = [0, 0], Drafter.advance
 
-    def counted(self: Any, reading: Any, found: Drafted) -> None:
+    def counted(self: Any, reading: Any, found: StepDrafts) -> None:
         before = [(row, len(row.table.tokens)) for row in found.tokens]
         counts[0] += found.count
         advance(self, reading, found)

@@ -11,7 +11,7 @@ from inputs.mutation import copied, places_in
 from pool import run_range
 from verdicts import Outcome, judged
 
-MOST = 2000
+MAX = 2000
 """How many cases are tried."""
 
 
@@ -33,7 +33,7 @@ def shrink(fuzzer: Any, number: int, seconds: float) -> str:
     first = outcome_of(original)
     best, tries = original, 0
     improved = True
-    while improved and tries < MOST:
+    while improved and tries < MAX:
         improved = False
         for smaller in list(_smaller(best)):
             tries += 1
@@ -41,7 +41,7 @@ def shrink(fuzzer: Any, number: int, seconds: float) -> str:
             if (found.verdict, found.error) == (first.verdict, first.error):
                 best, improved = smaller, True
                 break
-            if tries >= MOST:
+            if tries >= MAX:
                 break
     return f"{first.verdict} {first.error} {first.message[:200]}\n{shown(best, 5000)}"
 

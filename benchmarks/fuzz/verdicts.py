@@ -14,7 +14,7 @@ import probe as probing
 from cases import Case
 from probe import Probe, Wrong
 
-MOST_KIB = 512 << 10
+MAX_KIB = 512 << 10
 """How much the memory of a process may grow in one case, in KiB."""
 LATE = {"LimitError", "StateError", "OptionError", "Cancelled"}
 """Errors that may be raised once a guide is made."""
@@ -67,7 +67,7 @@ def judged(case: Case, number: int) -> Outcome:
     name, seconds = probe.slowest
     # Much memory takes the system seconds to give where it has to be found first.
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    if grown > MOST_KIB and verdict in FINE:
+    if grown > MAX_KIB and verdict in FINE:
         verdict = "memory"
     elif seconds > probing.SLOW and verdict in FINE:
         verdict = "hang"

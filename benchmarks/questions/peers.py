@@ -16,7 +16,7 @@ from trellm.engine.formats import format_of
 from .tasks import Task
 from .ways import Answer
 
-MOST, MOST_OF_VALUES = 160, 32
+MAX, MAX_OF_VALUES = 160, 32
 """Tokens of JSON, and of anything else: a number without bounds may have no end."""
 Peer = Callable[[Task], Answer | None]
 
@@ -33,7 +33,7 @@ def pattern_of(task: Task) -> str | None:
 
 
 def _most(task: Task) -> int:
-    return MOST if task.constraint == "json" else MOST_OF_VALUES
+    return MAX if task.constraint == "json" else MAX_OF_VALUES
 
 
 def value_of(task: Task, text: str) -> Any:

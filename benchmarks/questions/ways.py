@@ -13,7 +13,7 @@ from trellm import generate
 from .scoring import parsed, plain
 from .tasks import Task
 
-MOST_FREE = 160
+MAX_FREE = 160
 """Tokens of free answers: of those that are right few are longer."""
 
 
@@ -33,7 +33,7 @@ Way = Callable[[Any, Task], Answer]
 def free(model: Any, task: Task) -> Answer:
     """Without a constraint, by the best parser there is."""
     began = time.perf_counter()
-    result = generate.text(model).run(_chat(task), max_tokens=MOST_FREE)
+    result = generate.text(model).run(_chat(task), max_tokens=MAX_FREE)
     return Answer(parsed(task, result.text), result.text, len(result.token_ids), time.perf_counter() - began)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...checks import brief, number, text_of, whole
+from ...checks import brief, check_int, check_number, check_text
 from ...errors import OptionError
 from ...guides.protocol import Mask, mask_of
 from ...tokenizers_adapter.marked import token_of
@@ -134,11 +134,11 @@ def _special(model: Model, text: str) -> list[int]:
 
 def _key(key: Any) -> int | str:
     if isinstance(key, str):
-        text = text_of(key, "logit_bias: a key")
+        text = check_text(key, "logit_bias: a key")
         if text:
             return text
         raise OptionError('logit_bias: "" is no token; give texts of single tokens, or token ids')
-    return whole(key, "logit_bias: a key", 0)
+    return check_int(key, "logit_bias: a key", 0)
 
 
 def _value(key: Any, value: Any) -> float:
@@ -153,9 +153,9 @@ def _value(key: Any, value: Any) -> float:
     return found
 
 
-MOST_PENALTY = 1_000_000
+MAX_PENALTY = 1_000_000
 """The largest penalty. A larger one would overflow float32 logits."""
-MOST = 2.0
+MAX_ADDED_PENALTY = 2.0
 """The largest frequency or presence penalty, as in OpenAI's API."""
 
 
@@ -175,14 +175,14 @@ class Controls:
 
     def __post_init__(self) -> None:
         for name in ("no_repeat_ngram_size", "min_tokens"):
-            object.__setattr__(self, name, whole(getattr(self, name), name, 0))
-        meaning = f"a number from {1 / MOST_PENALTY:g} to {MOST_PENALTY:,}; 1 changes nothing"
-        if not 1 / MOST_PENALTY <= number(self.repetition_penalty, "repetition_penalty", meaning) <= MOST_PENALTY:
+            object.__setattr__(self, name, check_int(getattr(self, name), name, 0))
+        meaning = f"a number from {1 / MAX_PENALTY:g} to {MAX_PENALTY:,}; 1 changes nothing"
+        if not 1 / MAX_PENALTY <= check_number(self.repetition_penalty, "repetition_penalty", meaning) <= MAX_PENALTY:
             raise OptionError(f"repetition_penalty={self.repetition_penalty!r}: {meaning}")
-        meaning = f"a number from {-MOST:g} to {MOST:g}; 0 changes nothing"
+        meaning = f"a number from {-MAX_ADDED_PENALTY:g} to {MAX_ADDED_PENALTY:g}; 0 changes nothing"
         for name in ("frequency_penalty", "presence_penalty"):
-            found = number(getattr(self, name), name, meaning)
-            if abs(found) > MOST:
+            found = check_number(getattr(self, name), name, meaning)
+            if abs(found) > MAX_ADDED_PENALTY:
                 raise OptionError(f"{name}={getattr(self, name)!r}: {meaning}")
             object.__setattr__(self, name, found)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..models.protocol import BEGIN
 
-MOST_AGREEING = 17
+MAX_AGREEING = 17
 _PAIR = 32
 
 
@@ -102,7 +102,7 @@ class DraftHistory:
                 self._agreeing = 0
                 return
         agreeing = 1
-        while agreeing < min(at, MOST_AGREEING) and tokens[at - 1 - agreeing] == tokens[count - 1 - agreeing]:
+        while agreeing < min(at, MAX_AGREEING) and tokens[at - 1 - agreeing] == tokens[count - 1 - agreeing]:
             agreeing += 1
         self._at, self._agreeing = at, agreeing
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...checks import brief, conforms, items_of, text_of, whole
+from ...checks import brief, check_int, check_text, implements, items_of
 from ...errors import LimitError, OptionError
 from ...guides.automata.dfa import Dfa
 from ...guides.healing import AlignedGuide
@@ -17,23 +17,23 @@ from ...guides.limits import Limits
 from ...guides.protocol import DEAD, ByteGuide, Guide
 from ...guides.regular_guide import ChoiceGuide, RegexGuide, RegularGuide
 from ...guides.substring_guide import SubstringGuide
-from ...guides.tagged.after_guide import MOST_FREE, AfterGuide
+from ...guides.tagged.after_guide import MAX_FREE, AfterGuide
 from ...guides.tagged.closed_guide import ClosedGuide
 from ...guides.tagged.mention_guide import MentionGuide
 from ...tokenizers_adapter.marked import token_of
-from ..formats import Natural
+from ..formats import NaturalSpelling
 from ..models.protocol import Model, SourceModel
 
 _EXAMPLE = """frame=('The answer is "', '"')"""
 
-MOST_LOOKED_AT = 2000
-MOST_NAMED = 1000
+MAX_LOOKED_AT = 2000
+MAX_NAMED = 1000
 """Greatest number of choices in a frame by default. The automaton of free text that names more is large."""
-MOST_OF_FRAGMENT = 64
+MAX_OF_FRAGMENT = 64
 """Greatest length in bytes of a pattern's texts for quotation marks, if the pattern also matches a sentence."""
 MARKS = ('"', "**", "`")
 """Marks around quotations, best first by benchmarks/answers.py. The first one that no document contains is used."""
-MOST_SENTENCE, MOST_REASONING = 48, 256
+MAX_SENTENCE, MAX_REASONING = 48, 256
 """Tokens of sentences and of reasoning beyond the shortest answer, if `max_tokens` is not given."""
 LEAD = "The answer is"
 SENTENCE_LEAD = "So the answer is"
@@ -58,8 +58,8 @@ class Frame:
     behind: str
 
     def __post_init__(self) -> None:
-        text_of(self.before, "frame, the text before the answer")
-        text_of(self.behind, "frame, the closing mark")
+        check_text(self.before, "frame, the text before the answer")
+        check_text(self.behind, "frame, the closing mark")
         if not self.before and not self.behind:
             raise OptionError(f"frame=('', ''): expected a text before the answer, one after it, or both: {_EXAMPLE}")
 
@@ -111,9 +111,9 @@ class Sentence:
     behind = ""
 
     def __init__(
-        self, guide: Any, natural: Natural | None = None, limits: Limits | None = None, *, is_last: bool = False
+        self, guide: Any, natural: NaturalSpelling | None = None, limits: Limits | None = None, *, is_last: bool = False
     ) -> None:
-        self.before, self.most = ("", MOST_REASONING) if is_last else (SENTENCE_LEAD, MOST_SENTENCE)
+        self.before, self.most = ("", MAX_REASONING) if is_last else (SENTENCE_LEAD, MAX_SENTENCE)
         if not isinstance(guide, RegularGuide) and natural is None:
             other = "free text" if guide is None else brief(guide)
             raise OptionError(
@@ -166,7 +166,7 @@ def frame_of(value: Any) -> Frame | FrameOption | None:
     return Frame(*both)
 
 
-def frame_for(model: Model, guide: Any, natural: Natural | None = None) -> Frame | FrameOption | None:
+def frame_for(model: Model, guide: Any, natural: NaturalSpelling | None = None) -> Frame | FrameOption | None:
     """Return the default frame of answers to chats, or None.
 
     Quotations stand in quotation marks, or in other marks if the documents contain those: a chat model seldom ends
@@ -175,7 +175,7 @@ def frame_for(model: Model, guide: Any, natural: Natural | None = None) -> Frame
     beginning of the sentence and have long texts. JSON objects and arrays stand in a code block, as chat models write
     them. Models that are trained to give bare answers, and encoder-decoders, have no frame.
     """
-    if getattr(model, "answers_bare", False) or conforms(model, SourceModel):
+    if getattr(model, "answers_bare", False) or implements(model, SourceModel):
         return None
     if isinstance(guide, SubstringGuide):
         texts = [*guide.source.documents, guide.source.refusal or ""]
@@ -196,7 +196,7 @@ def _can_be_named(choices: Sequence[str]) -> bool:
     Not nameable: many choices, single letters (one is an article), choices without letter or digit, and choices with
     white space around them.
     """
-    return len(choices) <= MOST_NAMED and all(
+    return len(choices) <= MAX_NAMED and all(
         choice.isprintable()
         and choice == choice.strip()
         and any(map(str.isalnum, choice))
@@ -207,14 +207,14 @@ def _can_be_named(choices: Sequence[str]) -> bool:
 
 def _frame_of_pattern(guide: RegularGuide) -> Frame | FrameOption | None:
     try:
-        dfa = guide.dfa(MOST_LOOKED_AT)
+        dfa = guide.dfa(MAX_LOOKED_AT)
     except LimitError:
         return None
     if dfa.is_accepting(dfa.start):
         return None
     if guide.read(guide.start, LEAD.encode()) != DEAD:
         is_begun = (dfa.transitions[dfa.start] != DEAD).sum() == 1
-        if is_begun or _longest(dfa) > MOST_OF_FRAGMENT:
+        if is_begun or _longest(dfa) > MAX_OF_FRAGMENT:
             return None
     read = (dfa.transitions != DEAD).any(0)
     if not read[list(b"\t\n\r ")].any() and not _ends_without(dfa, b"0123456789"):
@@ -225,9 +225,9 @@ def _frame_of_pattern(guide: RegularGuide) -> Frame | FrameOption | None:
 
 
 def _longest(dfa: Dfa) -> int:
-    """Return the length in bytes of the longest text, at most `MOST_OF_FRAGMENT` + 1."""
+    """Return the length in bytes of the longest text, at most `MAX_OF_FRAGMENT` + 1."""
     reached, count = np.array([dfa.start]), 0
-    while len(reached) and count <= MOST_OF_FRAGMENT + 1:
+    while len(reached) and count <= MAX_OF_FRAGMENT + 1:
         after = np.unique(dfa.transitions[reached])
         reached, count = after[after != DEAD], count + 1
     return count - 1
@@ -261,10 +261,10 @@ def _unchanged(text: str) -> str:
 def _check_that_it_ends(guide: RegularGuide, mark: str) -> None:
     """Raise OptionError if an answer can contain the mark after another answer. The mark would not end that answer.
 
-    Automata of more than `MOST_LOOKED_AT` states are not checked.
+    Automata of more than `MAX_LOOKED_AT` states are not checked.
     """
     try:
-        dfa = guide.dfa(MOST_LOOKED_AT)
+        dfa = guide.dfa(MAX_LOOKED_AT)
     except LimitError:
         return
     states = np.flatnonzero(dfa.accepting)
@@ -279,7 +279,7 @@ def _check_that_it_ends(guide: RegularGuide, mark: str) -> None:
 
 
 def _read_by_bytes(guide: Guide) -> ByteGuide:
-    if not conforms(guide, ByteGuide):
+    if not implements(guide, ByteGuide):
         raise OptionError(f"frame= needs a guide that reads bytes, not {brief(guide)}; leave it out")
     return guide
 
@@ -303,11 +303,11 @@ class After:
     def __post_init__(self) -> None:
         marker: Any = self.marker
         if isinstance(marker, str):
-            if not text_of(marker, "after"):
+            if not check_text(marker, "after"):
                 raise OptionError('after="": expected the marker after which the constraint begins, such as "</think>"')
         else:
-            whole(marker, "after", 0)
-        object.__setattr__(self, "thinking", whole(self.thinking, "thinking", 0, MOST_FREE))
+            check_int(marker, "after", 0)
+        object.__setattr__(self, "thinking", check_int(self.thinking, "thinking", 0, MAX_FREE))
 
     @classmethod
     def of(cls, marker: str | int | None, thinking: int | None) -> After | None:

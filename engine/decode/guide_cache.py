@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...checks import conforms
+from ...checks import implements
 from ...errors import LimitError
 from ...guides import AlignedGuide, FreeGuide
 from ...guides.goals import GoalGuide
@@ -80,11 +80,11 @@ class GuideCache:
         self.sparse_head_limit = sparse_head_limit
         self.may_be_cut = may_be_cut
         self.goals = guide if isinstance(guide, GoalGuide) else None
-        self._quoting = guide if conforms(guide, Quoting) else None
-        self._foreseeing = guide if conforms(guide, Foreseeing) else None
+        self._quoting = guide if implements(guide, Quoting) else None
+        self._foreseeing = guide if implements(guide, Foreseeing) else None
         self._quick_fits: Callable[[int, int], bool] | None = getattr(guide, "fits", None)
         self._quick_enough: Callable[[int, int], int | None] | None = getattr(guide, "enough", None)
-        self._within = guide.mask_within if conforms(guide, RowGuide) else partial(mask_within, guide)
+        self._within = guide.mask_within if implements(guide, RowGuide) else partial(mask_within, guide)
         self._eos = frozenset(guide.vocabulary.eos_ids)
         self.states = StateTable(guide.advance)
         self._crossings: Crossings | None = None
@@ -113,14 +113,14 @@ class GuideCache:
     @property
     def crossings(self) -> Crossings | None:
         """Tokens that lead from a text before the guide's into it; None if the guide does not read bytes."""
-        if self._crossings is None and conforms(self.guide, ByteGuide):
+        if self._crossings is None and implements(self.guide, ByteGuide):
             self._crossings = Crossings(self.guide)
         return self._crossings
 
     def known_cut(self, prompt: Sequence[int]) -> int | None:
         """Return the number of prompt tokens that token healing keeps; None if this may have to ask the guide."""
         if self._crossings is None:  # created by the first prompt
-            return None if conforms(self.guide, ByteGuide) else len(prompt)
+            return None if implements(self.guide, ByteGuide) else len(prompt)
         return self._crossings.known_cut(prompt)
 
     def behind(self, tail: bytes) -> HealedGuideCache:
@@ -134,7 +134,7 @@ class GuideCache:
         return found
 
     def _aligned(self, tail: bytes) -> AlignedGuide:
-        assert conforms(self.guide, ByteGuide)
+        assert implements(self.guide, ByteGuide)
         return AlignedGuide(self.guide, tail, counts_tail=False, crossings=self.crossings, limits=self.limits)
 
     def reserving(self, budget: int) -> GuideCache:
@@ -168,7 +168,7 @@ class GuideCache:
         """Return the cache that holds a state, and the state's number there. A healed prompt's end is left out."""
         return self, state
 
-    def allowed(self, state: int) -> Allowed:
+    def allowed(self, state: int) -> AllowedTokens:
         """Return the tokens that `state` allows, without the mask; cached."""
         cache, state = self.beyond(state)
         entry = cache.states.of(state)
@@ -179,7 +179,7 @@ class GuideCache:
             cache.states.hold(0 if found.ids is None else 8 * len(found.ids))
         return found
 
-    def known(self, state: int) -> Allowed | None:
+    def known(self, state: int) -> AllowedTokens | None:
         """Return the cached result of `allowed`; None if there is none."""
         cache, state = self.beyond(state)
         entry = cache.states.find(state)
@@ -250,16 +250,16 @@ class GuideCache:
     def _leading_on(self, state: int) -> NDArray[np.int32]:
         return np.zeros(0, np.int32) if self.goals is None else allowed_ids(self.goals.advancing(state))
 
-    def listed(self, mask: Mask) -> Allowed:
+    def listed(self, mask: Mask) -> AllowedTokens:
         """Return the tokens that a mask allows."""
         count = int.from_bytes(mask.tobytes(), "little").bit_count()
         if count > max(self.sparse_head_limit, len(self._eos)):
-            return Allowed(mask=mask)
+            return AllowedTokens(mask=mask)
         ids = allowed_ids(mask)
         ends = count <= len(self._eos) and self._eos.issuperset(as_list(ids))
         forced = int(ids[0]) if count == 1 and not ends else -1
         listed = torch.as_tensor(ids, dtype=torch.int64) if count <= self.sparse_head_limit else None
-        return Allowed(listed, mask, forced, ends)
+        return AllowedTokens(listed, mask, forced, ends)
 
     def fits(self, state: int, left: int) -> bool:
         """Test whether `left` tokens are enough to complete the text, reserve included.
@@ -353,14 +353,14 @@ class HealedGuideCache(GuideCache):
 
 
 _ENTRY_BYTES = 256
-_MOST_BYTES = 1 << 24
+_MAX_BYTES = 1 << 24
 FAR = 1 << 60
 """A distance greater than any budget."""
 FREE = -1
 """The state number of free text."""
 
 
-class Allowed(NamedTuple):
+class AllowedTokens(NamedTuple):
     """The tokens that a step may choose. Without ids and mask, all are allowed.
 
     ids: int64 tensor of all allowed tokens if they are few, else None
@@ -393,11 +393,11 @@ class StateEntry:
 
     def __init__(self, state: int) -> None:
         self.state = state
-        self.choice: Allowed | None = None
+        self.choice: AllowedTokens | None = None
         self.enough = FAR
         self.certain: bytes | None = None
         self.advancing: NDArray[np.int32] | None = None
-        self.allowed: Allowed | None = None
+        self.allowed: AllowedTokens | None = None
         self.forced: ForcedTokens | None = None
 
 
@@ -420,7 +420,7 @@ class StateTable:
     def __init__(self, advance: Callable[[int, int], int]) -> None:
         self._advance = advance
         self._states: dict[tuple[int, frozenset[int]], StateEntry] = {}
-        self._masks: dict[bytes, Allowed] = {}
+        self._masks: dict[bytes, AllowedTokens] = {}
         self._bytes = 0
 
     def of(self, state: int, stop_ids: frozenset[int] = _NO_STOPS) -> StateEntry:
@@ -439,14 +439,14 @@ class StateTable:
         """Return the entry of the state after a token, if there is one."""
         return self._states.get((self._advance(entry.state, token), stop_ids))
 
-    def allow(self, entry: StateEntry, allowed: Allowed) -> None:
+    def allow(self, entry: StateEntry, allowed: AllowedTokens) -> None:
         """Store the allowed tokens of a state. Equal masks, which are frequent, are stored once."""
         if allowed.mask is not None:
             content = allowed.mask.tobytes()
             known = self._masks.get(content)
             if known is None:
                 self.hold(len(content))
-                known = self._masks[content] = Allowed(mask=np.frombuffer(content, np.uint32))
+                known = self._masks[content] = AllowedTokens(mask=np.frombuffer(content, np.uint32))
             allowed = known
         entry.allowed = allowed
 
@@ -458,7 +458,7 @@ class StateTable:
     def hold(self, count: int) -> None:
         """Account for `count` more bytes, and clear the table if the sum exceeds the bound."""
         self._bytes += count
-        if self._bytes > _MOST_BYTES:
+        if self._bytes > _MAX_BYTES:
             self._states.clear()
             self._masks.clear()
             self._bytes = count

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ...checks import conforms
+from ...checks import implements
 from ...errors import BudgetError, OptionError
 from ...guides.tagged.after_guide import AfterGuide
-from ..models.generation_config import NOTHING, Suppressed
+from ..models.generation_config import NOTHING, SuppressedTokens
 from ..models.media.encoder import media_of
 from ..models.protocol import BEGIN, DraftedModel, Model, ReadMedia, ScoringModel, SourceModel, words_behind
 from ..options import GREEDY, Options
+from ..prompts.arguments import Prompt, media_in
 from ..prompts.encoding import Ids, continued, read
-from ..prompts.given import Prompt, media_in
 from ..search import Beam, Search, StopStrings, Target
 from .controls import bias_of
 from .frames import Frame, Sentence
@@ -88,7 +88,7 @@ def requests_of(model: Model, jobs: Sequence[Job], options: Options) -> list[Req
     for token in stop_ids:
         if not 0 <= token < model.vocabulary.size:
             raise OptionError(f"stop_ids: {token} is not a token id; ids are 0 to {model.vocabulary.size - 1}")
-    suppressed: Suppressed = getattr(model, "suppressed", NOTHING)
+    suppressed: SuppressedTokens = getattr(model, "suppressed", NOTHING)
     spelt = suppressed.of(model.vocabulary)
     forces_end: bool = getattr(model, "forces_end", False)
     is_listed, adapter = not isinstance(options.prompt_logprobs, bool), _adapter(model, options.adapter)
@@ -165,9 +165,9 @@ def _check(model: Model, job: Job, options: Options) -> None:
 def _check_scores(model: Model, options: Options) -> None:
     """Raise OptionError if prompt log-probabilities are not available."""
     what = f"prompt_logprobs={options.prompt_logprobs}"
-    if conforms(model, SourceModel):
+    if implements(model, SourceModel):
         raise OptionError(f"{what}: {model!r} is an encoder-decoder, which gives no log-probabilities of prompts")
-    if not conforms(model, ScoringModel):
+    if not implements(model, ScoringModel):
         raise OptionError(f"{what}: {model!r} has no forward_ends, which prompt logprobs need")
     if isinstance(options.search, (Beam, Target)):
         raise OptionError(f"{what} with search={options.search!r}: use Greedy() or Sample(...)")
@@ -178,7 +178,7 @@ def _start(model: Model, job: Job, options: Options, number: int, asked: int | N
 
     asked: the requested budget; None for the default one
     """
-    if conforms(model, SourceModel):
+    if implements(model, SourceModel):
         if job.lead:
             raise OptionError(
                 f"frame: {model!r} is an encoder-decoder, whose answers cannot have a text before them; give "

@@ -16,7 +16,7 @@ from ..models.protocol import Model
 from ..scores import best_tokens, log_probabilities, stack_masks, traces
 from ..search import UNUSABLE, Beam, Greedy, Search, Target
 from .forward_output import ForwardOutput, alike
-from .guide_cache import FREE, Allowed, ForcedTokens, GuideCache, StateTable
+from .guide_cache import FREE, AllowedTokens, ForcedTokens, GuideCache, StateTable
 from .randomness import uniform
 from .sequence import CommittedPrefix, Request, SequenceState
 
@@ -187,7 +187,9 @@ class Sampler:
             sequence.embedding = (vector / length).astype(np.float32)
             sequence.finish = "complete"
 
-    def _guarded(self, sequence: SequenceState, question: Callable[[SequenceState], Allowed]) -> Allowed | None:
+    def _guarded(
+        self, sequence: SequenceState, question: Callable[[SequenceState], AllowedTokens]
+    ) -> AllowedTokens | None:
         """Return the result of `question`, narrowed by bans and controls; None if that failed."""
         try:
             return self._narrowed(sequence, question(sequence))
@@ -195,21 +197,21 @@ class Sampler:
             sequence.error = error
             return None
 
-    def _allowed(self, sequence: SequenceState) -> Allowed:
+    def _allowed(self, sequence: SequenceState) -> AllowedTokens:
         guide_cache = sequence.guide_cache
         if guide_cache is None:
-            return Allowed()
+            return AllowedTokens()
         if self.is_tight(sequence):
             return self._closing(sequence)
         return self._among_all(sequence, guide_cache, sequence.state)
 
-    def _among_all(self, sequence: SequenceState, guide_cache: GuideCache, state: int) -> Allowed:
+    def _among_all(self, sequence: SequenceState, guide_cache: GuideCache, state: int) -> AllowedTokens:
         """Return the allowed tokens if the budget is not tight."""
         stop_ids = sequence.request.stop_ids
         ids = None if sequence.request.scores or stop_ids else guide_cache.allowed(state).ids
-        return Allowed(ids, guide_cache.mask(state, stop_ids) if ids is None else None)
+        return AllowedTokens(ids, guide_cache.mask(state, stop_ids) if ids is None else None)
 
-    def _narrowed(self, sequence: SequenceState, allowed: Allowed) -> Allowed:
+    def _narrowed(self, sequence: SequenceState, allowed: AllowedTokens) -> AllowedTokens:
         """Remove withheld and banned tokens from the allowed ones, as a mask. Raises OptionError."""
         if sequence.request.is_plain_after(len(sequence.tokens)):
             return allowed
@@ -221,12 +223,12 @@ class Sampler:
         )
         if mask is not None and not mask.any():
             raise all_banned(place_of(sequence))
-        return Allowed(mask=mask)
+        return AllowedTokens(mask=mask)
 
-    def _closing(self, sequence: SequenceState) -> Allowed:
+    def _closing(self, sequence: SequenceState) -> AllowedTokens:
         mask = self.closing_mask(sequence) if sequence.closing is None else sequence.closing
         guide_cache = sequence.guide_cache
-        return Allowed(mask=mask) if sequence.request.scores or guide_cache is None else guide_cache.listed(mask)
+        return AllowedTokens(mask=mask) if sequence.request.scores or guide_cache is None else guide_cache.listed(mask)
 
     def is_tight(self, sequence: SequenceState) -> bool:
         """Test whether a sequence may choose only from tokens that leave room to finish."""
@@ -254,7 +256,7 @@ class Sampler:
         self,
         reading: ForwardOutput[SequenceState],
         numbers: Sequence[int],
-        allowed: Sequence[Allowed | None],
+        allowed: Sequence[AllowedTokens | None],
         attempt: int,
     ) -> dict[int, int]:
         """Pick a token for each sequence. For short lists of allowed tokens only their logits are computed."""
@@ -294,7 +296,7 @@ class Sampler:
         self,
         reading: ForwardOutput[SequenceState],
         numbers: Sequence[int],
-        allowed: Sequence[Allowed | None],
+        allowed: Sequence[AllowedTokens | None],
         tokens: dict[int, int],
     ) -> None:
         """Record log-probabilities and traces of the chosen tokens, where requested."""
@@ -372,7 +374,7 @@ class Sampler:
         if sequence.guide_cache is None:
             sequence.states, sequence.known = self._free, (free := self._free.of(FREE, stop_ids))
             if free.allowed is None:
-                free.enough, free.allowed = 0, Allowed()
+                free.enough, free.allowed = 0, AllowedTokens()
             return
         guide_cache, state = sequence.guide_cache.beyond(sequence.state)
         known = guide_cache.states.of(state, stop_ids)
@@ -461,5 +463,5 @@ def _draws(search: Search, sequences: Sequence[SequenceState], attempt: int) -> 
     return [uniform(sequence.request.key, len(sequence.tokens), attempt) for sequence in sequences]
 
 
-def _mask(allowed: Allowed | None) -> Mask | None:
+def _mask(allowed: AllowedTokens | None) -> Mask | None:
     return None if allowed is None else allowed.mask

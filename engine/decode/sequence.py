@@ -14,10 +14,10 @@ from torch import Tensor
 from ...guides.protocol import Mask
 from ...tokenizers_adapter import Vocabulary
 from ..memory.tables import BlockTable
-from ..models.generation_config import NOTHING, Suppressed
+from ..models.generation_config import NOTHING, SuppressedTokens
 from ..models.protocol import BEGIN
 from ..options import Options
-from ..scores import Drawn, Ranked, TokenScore, Trace
+from ..scores import Ranked, SampleStatistics, TokenScore, Trace
 from ..search import Beam, FinishReason, Hypothesis, Sample, Search, SearchTrace, StopStrings, Target
 from .controls import NO_BIAS, TokenBias, full_mask
 from .draft_history import DraftHistory
@@ -58,7 +58,7 @@ class Request:
     options: Options
     search: Search | Beam | Target
     bias: TokenBias = NO_BIAS
-    suppressed: Suppressed = NOTHING
+    suppressed: SuppressedTokens = NOTHING
     scores: bool = False
     best: int = 0
     learns: bool = False
@@ -294,7 +294,7 @@ class SequenceState(KVSequence):
     trace: SearchTrace | None = None
     steps: int = 0
     trail: DraftHistory | None = None
-    drawn: Drawn | None = None
+    drawn: SampleStatistics | None = None
     may_wait: bool = False
     waits: bool = False
     closing: Mask | None = None

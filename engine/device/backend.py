@@ -15,7 +15,7 @@ from ...kernels.logits.select import masked_argmax, masked_sample
 from ...tokenizers_adapter import Vocabulary
 from ..memory.tables import BLOCK, BlockTable, Chunk
 from ..models.protocol import DraftedModel, Memory, Model
-from .state_table import DENSE, DeviceStateTable, News, charsets
+from .state_table import DENSE, DeviceStateTable, TableUpdates, charsets
 
 LANES = 256
 WIDTHS = (1, 8)
@@ -39,7 +39,7 @@ class Launch(NamedTuple):
     choices: NDArray[np.float64]
     is_greedy: bool
     is_filtered: bool
-    news: News
+    news: TableUpdates
 
 
 class BatchBackend(Protocol):
@@ -91,7 +91,7 @@ class DeviceTables:
         )
         self.kept = SlotState(last=full(0, LANES), records=full(UNKNOWN, LANES), ends=full(0, LANES))
 
-    def write(self, news: News) -> None:
+    def write(self, news: TableUpdates) -> None:
         """Apply changes to the state table on the device."""
         known = self.known
         if news.forgotten:

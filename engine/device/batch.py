@@ -44,10 +44,10 @@ from .backend import FEW, LANES, TEMPERATURE, TOP_K, TOP_P, WIDTHS, BatchBackend
 from .slots import (
     ActiveSlots,
     BatchSlot,
-    Guessed,
-    Guesses,
-    InFlight,
+    DraftedSlot,
     Numbers,
+    PendingLaunch,
+    SlotDrafter,
     SlotStep,
     bucket,
     constant_columns,
@@ -98,9 +98,9 @@ class DeviceBatch:
         lanes = [BatchSlot(number, row, len(row.pending), constant_columns(row)) for number, row in enumerate(works)]
         self._lanes, self._hosted, self._eras = lanes, dict(enumerate(lanes)), np.zeros(len(lanes), np.int64)
         special, is_few = self._special(works), len(lanes) <= FEW
-        self._guesses = Guesses(self._model, works, self._records, special, self._odds) if is_few else None
+        self._guesses = SlotDrafter(self._model, works, self._records, special, self._odds) if is_few else None
         self._active = ActiveSlots(padded(len(lanes)), self._pool, self._records, special, self._guesses)
-        under_way: deque[InFlight] = deque()
+        under_way: deque[PendingLaunch] = deque()
         launched = 0
         try:
             while True:
@@ -132,7 +132,7 @@ class DeviceBatch:
         special[list(frozenset(self._vocabulary.eos_ids).union(*{row.request.stop_ids for row in works}))] = True
         return special
 
-    def _launch(self) -> InFlight | None:
+    def _launch(self) -> PendingLaunch | None:
         """Start a launch. Return None if every slot has to wait for the host."""
         guessed = self._guessed()
         width = WIDTHS[bool(guessed) or self._is_wide()]
@@ -167,11 +167,11 @@ class DeviceBatch:
             if launch.rows[number, RESUME]:
                 launch.rows[number, [START, GUESSED]] = place, len(tokens)
                 launch.rows[number, HEADER : HEADER + len(tokens)] = tokens
-        return InFlight(self._backend.launch(launch), parts, active, limits, self._eras[active])
+        return PendingLaunch(self._backend.launch(launch), parts, active, limits, self._eras[active])
 
-    def _guessed(self) -> dict[int, Guessed]:
+    def _guessed(self) -> dict[int, DraftedSlot]:
         """Return drafts by slot number, for slots that continue from their last choice."""
-        found: dict[int, Guessed] = {}
+        found: dict[int, DraftedSlot] = {}
         if self._guesses is not None:
             most = room_of(WIDTHS[-1]) - 1
             for lane in self._hosted.values():
@@ -179,7 +179,7 @@ class DeviceBatch:
                 record = None if row.done or not lane.is_choosing else self._records.find(key_of(row, is_closing=False))
                 tokens = [] if record is None else self._guesses.after(row, (), record, most)
                 if tokens:
-                    found[lane.number] = Guessed(len(row.table.tokens) + len(row.pending) - 1, tokens)
+                    found[lane.number] = DraftedSlot(len(row.table.tokens) + len(row.pending) - 1, tokens)
             found |= self._active.guessed(most)
         return found
 
@@ -256,7 +256,7 @@ class DeviceBatch:
             left = row.left if is_closing else None
             return self._records.once(lane.number, row.guide_cache.mask(row.state, row.request.stop_ids, left))
 
-    def _collect(self, begun: InFlight) -> None:
+    def _collect(self, begun: PendingLaunch) -> None:
         """Process the answer of a launch."""
         answer = self._backend.answer(begun.handle)
         lanes, is_active = self._lanes, self._active.is_active

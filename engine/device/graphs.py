@@ -47,7 +47,7 @@ class CapturedGraph(NamedTuple):
     answer: Tensor
 
 
-class Begin(NamedTuple):
+class PendingOutput(NamedTuple):
     """A launch in flight. Its answer on the host is valid after the event."""
 
     answer: Tensor
@@ -95,12 +95,12 @@ class GraphBackend:
             self._pool = None  # the last graph held it
             self._baked = baked
 
-    def launch(self, launch: Launch) -> Begin:
+    def launch(self, launch: Launch) -> PendingOutput:
         """Start a launch asynchronously."""
         with on(self._tables.known.masks):  # CUDA events and graphs belong to the current device
             return self._launch(launch)
 
-    def _launch(self, launch: Launch) -> Begin:
+    def _launch(self, launch: Launch) -> PendingOutput:
         lanes = len(launch.rows)
         blocks = launch.rows.shape[1] - HEADER - room_of(launch.width)
         shape = LaunchShape(lanes, launch.width, blocks, launch.is_greedy, launch.is_filtered)
@@ -115,9 +115,9 @@ class GraphBackend:
         answer.copy_(graph.answer, non_blocking=True)
         if event is not None:
             event.record()
-        return Begin(answer, event)
+        return PendingOutput(answer, event)
 
-    def answer(self, begun: Begin) -> NDArray[np.int32]:
+    def answer(self, begun: PendingOutput) -> NDArray[np.int32]:
         """Wait for a launch."""
         if begun.event is not None:
             begun.event.synchronize()

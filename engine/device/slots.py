@@ -31,7 +31,7 @@ from .state_table import DeviceStateTable, StateKey
 LIKELY = 0.5
 
 
-class Guesses:
+class SlotDrafter:
     """Drafts for sequences of a model. special: bool [V], tokens that end texts; odds: rates of all drafts so far"""
 
     def __init__(
@@ -123,7 +123,7 @@ class ActiveSlots:
         pool: BlockPool,
         records: DeviceStateTable,
         special: NDArray[np.bool_],
-        guesses: Guesses | None = None,
+        guesses: SlotDrafter | None = None,
     ) -> None:
         self._pool = pool
         self._guesses = guesses
@@ -191,15 +191,15 @@ class ActiveSlots:
         """True if a slot's next token, or the one after it, is known to be forced."""
         return bool(self._records.near[self._last[self.is_active]].any())
 
-    def guessed(self, most: int) -> dict[int, Guessed]:
+    def guessed(self, most: int) -> dict[int, DraftedSlot]:
         """Return drafts by slot number, of up to `most` tokens."""
-        found: dict[int, Guessed] = {}
+        found: dict[int, DraftedSlot] = {}
         if self._guesses is not None:
             for number, row in self._rows.items():
                 noted: list[int] = self._tokens[number, : self._made[number]].tolist()
                 tokens = self._guesses.after(row, noted, int(self._last[number]), most)
                 if tokens:
-                    found[number] = Guessed(len(row.table.tokens) + len(row.pending) + len(noted) - 1, tokens)
+                    found[number] = DraftedSlot(len(row.table.tokens) + len(row.pending) + len(noted) - 1, tokens)
         return found
 
     def ready(self, width: int) -> tuple[Numbers, NDArray[np.int32]]:
@@ -331,14 +331,14 @@ class SlotStep:
     is_closing: bool = False
 
 
-class Guessed(NamedTuple):
+class DraftedSlot(NamedTuple):
     """A text's last token with its position, and drafted tokens after it."""
 
     place: int
     tokens: list[int]
 
 
-class InFlight(NamedTuple):
+class PendingLaunch(NamedTuple):
     """A launch in flight: its parts, and for its active slots the numbers, token limits and eras."""
 
     handle: Any

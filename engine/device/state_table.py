@@ -27,7 +27,7 @@ OFTEN = 4
 """Number of single transitions of a record after which its dense row is requested."""
 
 FAR = 1 << 30
-MOST_LOOKED_AT = 3
+MAX_LOOKED_AT = 3
 """Greatest number of tokens left for which a closing record is checked after each token."""
 
 
@@ -48,7 +48,7 @@ class FullError(Exception):
     """The table has no room for another record until it is cleared."""
 
 
-class News(NamedTuple):
+class TableUpdates(NamedTuple):
     """Changes to write to the device before the next launch.
 
     masks, loops: by record; loops are int64 [3]; forced: the only allowed token, by record
@@ -149,7 +149,7 @@ class DeviceStateTable:
             enough = key.guide_cache.enough(key.state)
         else:
             # A closing mask guarantees that the rest fits into the tokens left.
-            enough = key.left - 2 if key.left > MOST_LOOKED_AT else None
+            enough = key.left - 2 if key.left > MAX_LOOKED_AT else None
         if enough is not None:
             self.enough[record] = min(self.enough[record], enough)
 
@@ -237,7 +237,7 @@ class DeviceStateTable:
                 self._awaited.setdefault(target, []).append((record, row, place))
         self._news.dense[row] = record, classes, targets
 
-    def news(self) -> News:
+    def news(self) -> TableUpdates:
         """Return the changes since the last call."""
         news, self._news = self._news, _nothing(forgotten=False)
         return news
@@ -246,8 +246,8 @@ class DeviceStateTable:
 _NO_LOOPS = np.zeros(3, np.int64)
 
 
-def _nothing(*, forgotten: bool) -> News:
-    return News({}, {}, {}, [], {}, [], forgotten)
+def _nothing(*, forgotten: bool) -> TableUpdates:
+    return TableUpdates({}, {}, {}, [], {}, [], forgotten)
 
 
 _FIRST_LEAD = int(FORMS[0, LEAD])

@@ -20,11 +20,11 @@ from ...kernels.logits.mask import allowed_ids
 from ..decode.randomness import row_key, uniform
 from ..decode.sequence import KVSequence, Request
 from ..memory.pool import Pool
-from ..scores import Drawn
+from ..scores import SampleStatistics
 from ..search import SMC, Exact
-from .distribution import Distribution, Draw, Question
+from .distribution import Distribution, Draw, LogitsQuery
 from .particles import Particles
-from .path import PathNode, PathTrie, Readers, SampledPath, Tokens, Walk
+from .path import PathNode, PathTrie, PrefixSequences, SampledPath, Tokens, Walk
 
 
 @dataclass(slots=True, eq=False)
@@ -54,7 +54,7 @@ class Attempts:
         self._trie = trie
         self._pool = pool
         self._content = first.table.node
-        self._readers = Readers(pool, request.start.prompt, first)
+        self._readers = PrefixSequences(pool, request.start.prompt, first)
         self._running: list[Attempt] = []
         self._outcomes: dict[int, tuple[SampledPath | None, float]] = {}  # of attempts that wait for earlier ones
         self._begun = 0
@@ -78,7 +78,7 @@ class Attempts:
         """Mark all tokens as unread."""
         (self._readers if self._pilot is None else self._pilot).again(first)
 
-    def ask(self, rows: Mapping[int, int]) -> Question:
+    def ask(self, rows: Mapping[int, int]) -> LogitsQuery:
         """Return the query for the nodes that were read."""
         if self._pilot is not None:
             return self._pilot.ask(rows)
@@ -89,7 +89,7 @@ class Attempts:
         self._asked = list(nodes.values())
         paths = [node.path for node in self._asked]
         places = [rows[id(self._readers.of(path.tokens))] for path in paths]
-        return Question(places, paths, [self._walk.mask(path) for path in paths])
+        return LogitsQuery(places, paths, [self._walk.mask(path) for path in paths])
 
     def answer(self, found: Distribution, first: int) -> list[Draw]:
         """Learn the queried distributions, continue attempts, and begin new ones. Only a pilot returns draws."""
@@ -128,10 +128,10 @@ class Attempts:
             if self._pilot.done:
                 self.error = self._gave_up(self._pilot.log_z)
 
-    def results(self) -> list[tuple[SampledPath, Drawn]]:
+    def results(self) -> list[tuple[SampledPath, SampleStatistics]]:
         """Return the texts with their sampling statistics."""
         log_z = math.log(len(self.texts)) - self._log_ideal
-        drawn = Drawn(
+        drawn = SampleStatistics(
             log_weight=0.0,
             log_z=min(0.0, log_z),
             ess=float(len(self.texts)),

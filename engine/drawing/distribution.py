@@ -53,7 +53,7 @@ class Distribution(NamedTuple):
         return logits.cpu().numpy().astype(np.float64)
 
 
-class Question(NamedTuple):
+class LogitsQuery(NamedTuple):
     """A population's query: rows of the computed logits, and their masks."""
 
     rows: list[int]

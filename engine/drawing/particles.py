@@ -22,10 +22,10 @@ from ...kernels.logits.mask import allowed_ids
 from ..decode.randomness import row_key, uniform
 from ..decode.sequence import KVSequence, Request
 from ..memory.pool import Pool
-from ..scores import Drawn, distance, effective, log_mean, places_of, shares, stratified, systematic
+from ..scores import SampleStatistics, distance, effective, log_mean, places_of, shares, stratified, systematic
 from ..search import SMC, Importance
-from .distribution import Distribution, Draw, Question, first_accepted
-from .path import Readers, SampledPath, Walk
+from .distribution import Distribution, Draw, LogitsQuery, first_accepted
+from .path import PrefixSequences, SampledPath, Walk
 
 GREATEST = 1e300
 """Greatest magnitude of a potential. Sums and differences of log-weights stay finite."""
@@ -106,7 +106,7 @@ class Particles:
         self._search = search
         self._walk = walk
         self._potentials = Potentials(search) if isinstance(search, SMC) else None
-        self._readers = Readers(pool, request.start.prompt, first)
+        self._readers = PrefixSequences(pool, request.start.prompt, first)
         path = walk.first()
         self._particles = [Particle(row_key(request.key, number), path) for number in range(search.rows)]
         self._is_finished = False
@@ -140,7 +140,7 @@ class Particles:
         """Mark all tokens as unread."""
         self._readers.again(first)
 
-    def ask(self, rows: Mapping[int, int]) -> Question:
+    def ask(self, rows: Mapping[int, int]) -> LogitsQuery:
         """Return the query for the particles' distinct texts."""
         groups: dict[tuple[int, ...], list[Particle]] = {}
         for particle in self._particles:
@@ -149,7 +149,7 @@ class Particles:
         self._groups = list(groups.values())
         paths = [group[0].path for group in self._groups]
         self._masks = [self._walk.mask(path) for path in paths]
-        return Question([rows[id(self._readers.of(tokens))] for tokens in groups], paths, self._masks)
+        return LogitsQuery([rows[id(self._readers.of(tokens))] for tokens in groups], paths, self._masks)
 
     def answer(self, found: Distribution, first: int) -> list[Draw]:
         """Weigh particles by the masses of their masks. Return the draws of those that continue."""
@@ -190,7 +190,7 @@ class Particles:
         if live:
             self._readers.keep(list(live), root=False)
 
-    def results(self) -> list[tuple[SampledPath, Drawn]]:
+    def results(self) -> list[tuple[SampledPath, SampleStatistics]]:
         """Return the texts with non-zero weight, or `n` texts drawn by weight."""
         weights = self._log_weights
         log_z, ess = self.log_z, effective(weights)
@@ -198,9 +198,9 @@ class Particles:
         read = self._readers.tokens / self._search.n
         if self._search.n < len(self._particles):
             chosen = self._chosen(self._search.n)
-            return [(self._particles[i].path, Drawn(0.0, log_z, ess, read)) for i in chosen]
+            return [(self._particles[i].path, SampleStatistics(0.0, log_z, ess, read)) for i in chosen]
         return [
-            (particle.path, Drawn(particle.log_weight, log_z, ess, read, distance=apart))
+            (particle.path, SampleStatistics(particle.log_weight, log_z, ess, read, distance=apart))
             for particle in self._particles
             if particle.log_weight > -math.inf
         ]

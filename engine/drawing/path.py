@@ -89,12 +89,12 @@ class Walk:
         return ModelError(f"the model's logits at {place} are NaN or infinite, or give every token the probability 0")
 
 
-MOST_WEIGHTS = 1 << 21
+MAX_WEIGHTS = 1 << 21
 """Capacity of a trie, in probabilities of 20 bytes each. Nodes beyond it are not kept, and the model is queried
 again."""
 A_NODE = 50
 """Size of a node besides its probabilities, in probabilities, about a kilobyte. Each token of its text adds one."""
-MOST_TRIES = 8
+MAX_TRIES = 8
 
 
 class PathNode:
@@ -158,7 +158,7 @@ class PathTrie:
     def child(self, node: PathNode, token: int, slot: int, path: SampledPath) -> PathNode:
         """Return a new child. Without room it is detached from the trie."""
         size = A_NODE + len(path.tokens)
-        if self.size + size > MOST_WEIGHTS:
+        if self.size + size > MAX_WEIGHTS:
             return PathNode(path)
         self.size += size
         found = node.children[token] = PathNode(path, node, slot)
@@ -166,7 +166,7 @@ class PathTrie:
 
     def has_room(self, node: PathNode) -> bool:
         """Test whether the distribution of a node may stay, and account for it. The root's may always stay."""
-        is_apart = node.parent is None or self.size + len(node.chances) > MOST_WEIGHTS
+        is_apart = node.parent is None or self.size + len(node.chances) > MAX_WEIGHTS
         if is_apart and node is not self.root:
             return False
         self.size += len(node.chances)
@@ -178,7 +178,7 @@ def trie_of(guide_cache: GuideCache, key: Hashable, first: SampledPath) -> PathT
     known = _TRIES.setdefault(guide_cache, OrderedDict())
     found = known.pop(key, None) or PathTrie(first)
     known[key] = found
-    while len(known) > MOST_TRIES:
+    while len(known) > MAX_TRIES:
         known.popitem(last=False)
     return found
 
@@ -189,7 +189,7 @@ _TRIES: WeakKeyDictionary[GuideCache, OrderedDict[Hashable, PathTrie]] = WeakKey
 Tokens = tuple[int, ...]
 
 
-class Readers:
+class PrefixSequences:
     """KV sequences of one prompt's texts. A new one forks the sequence with the longest common prefix.
 
     all: sequences whose blocks are held, the prompt's first; tokens: count of tokens read after the prompt

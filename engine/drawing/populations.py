@@ -15,10 +15,10 @@ from ..memory.pool import Pool
 from ..memory.tables import BlockTable
 from ..memory.weights import Weights
 from ..models.protocol import Model
-from ..scores import Drawn
+from ..scores import SampleStatistics
 from ..search import SMC, Exact, Importance, Target
 from .attempts import Attempts
-from .distribution import Distribution, Draw, Question, distribution, draw
+from .distribution import Distribution, Draw, LogitsQuery, distribution, draw
 from .particles import Particles
 from .path import PathTrie, SampledPath, Walk, trie_of
 
@@ -43,7 +43,7 @@ class Population(Protocol):
         """Mark all tokens as unread. The first sequence uses the table of `first`."""
         ...
 
-    def ask(self, rows: Mapping[int, int]) -> Question:
+    def ask(self, rows: Mapping[int, int]) -> LogitsQuery:
         """Return the query of this step. rows: row of the logits by id of each KV sequence that was read"""
         ...
 
@@ -55,7 +55,7 @@ class Population(Protocol):
         """Continue with the drawn tokens."""
         ...
 
-    def results(self) -> list[tuple[SampledPath, Drawn]]:
+    def results(self) -> list[tuple[SampledPath, SampleStatistics]]:
         """Return the texts of a finished population with their sampling statistics."""
         ...
 
@@ -89,14 +89,14 @@ class Populations:
         """Advance populations whose KV sequences were read. Populations of equal targets share one batched draw."""
         logits = reading.logits(range(len(reading.texts)))
         rows = {id(reader): row for row, reader in enumerate(reading.texts)}
-        asked: dict[Hashable, list[tuple[Population, Question]]] = {}
+        asked: dict[Hashable, list[tuple[Population, LogitsQuery]]] = {}
         for population in populations:
             with _blaming(population):
                 asked.setdefault(_target(population.request), []).append((population, population.ask(rows)))
         for pairs in asked.values():
             self._answer(pairs, logits)
 
-    def _answer(self, pairs: Sequence[tuple[Population, Question]], logits: Tensor) -> None:
+    def _answer(self, pairs: Sequence[tuple[Population, LogitsQuery]], logits: Tensor) -> None:
         """Answer the queries of populations with equal targets, and pass the drawn tokens to them."""
         questions = [question for _, question in pairs]
         selected = logits[[row for question in questions for row in question.rows]]

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...checks import shown, whole
+from ...checks import check_int, shown
 from ...errors import AudioError, OptionError
 from .files import FileLimits, MediaBase
 
@@ -40,15 +40,15 @@ _USUAL = 48_000
 """Sample rate in Hz up to which `AudioLimits.seconds` holds. Above it the number of samples is bounded."""
 _BLOCK = 1 << 16
 """Frames that are decoded at a time."""
-_MOST_CHANNELS = 32
+_MAX_CHANNELS = 32
 _PCM, _EXTENSIBLE = 1, 0xFFFE
 """Format codes of WAV. An extensible header contains another code, followed by `_KIND`."""
 _KIND = bytes.fromhex("000000001000800000aa00389b71")
-_MOST_PARTS = 4096
+_MAX_PARTS = 4096
 _UNKNOWN = 0x7FFF_F000
 """Data size from which a WAV header does not state a length, as streams are written."""
 _SAMPLES = 1 << 16
-_LEAST_TURNS = 64
+_MIN_TURNS = 64
 """Samples that are resampled at a time, and at least this many periods of the filter's phases."""
 
 
@@ -97,7 +97,7 @@ class Audio(MediaBase):
 
         Raises OptionError for another type, AudioError for samples that are not finite or far above full scale.
         """
-        self.rate = whole(rate, "rate", *RATES)
+        self.rate = check_int(rate, "rate", *RATES)
         if not isinstance(samples, np.ndarray) or samples.dtype.kind != "f" or samples.ndim != 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OptionError(
                 f"samples={shown(samples)}: expected a one-dimensional NumPy array of floats, full scale 1; mix "
@@ -208,7 +208,7 @@ def _of_wave(data: bytes, what: str, limits: AudioLimits) -> Audio | None:
 def _parts_of_wave(data: bytes) -> tuple[bytes, int, int]:
     """Return the format chunk of a WAV file, the offset of its samples, and their size in bytes as stated."""
     form, place = b"", 12
-    for _ in range(_MOST_PARTS):
+    for _ in range(_MAX_PARTS):
         name, size = struct.unpack_from("<4sI", data, place)
         place += 8
         if name == b"data":
@@ -228,8 +228,8 @@ def _of_soundfile(data: bytes, name: str, what: str, limits: AudioLimits) -> Aud
             "'trellm[audio]'); or give PCM WAV"
         )
     file: Any = import_module("soundfile").SoundFile(io.BytesIO(data))
-    if file.channels > _MOST_CHANNELS:
-        raise AudioError(f"{what} has {file.channels:,} channels, but the limit is {_MOST_CHANNELS}; mix them")
+    if file.channels > _MAX_CHANNELS:
+        raise AudioError(f"{what} has {file.channels:,} channels, but the limit is {_MAX_CHANNELS}; mix them")
     limits.check(max(file.frames, 1), file.samplerate, what)
 
     def blocks() -> Iterator[Samples]:
@@ -268,7 +268,7 @@ def _resampled(samples: Samples, rate: int, to: int) -> Samples:
     padded[width - 1 : width - 1 + len(samples)] = samples
     windows = np.lib.stride_tricks.sliding_window_view(padded, width)
     found = np.empty(count, np.float32)
-    turns = max(_LEAST_TURNS, _SAMPLES // down)
+    turns = max(_MIN_TURNS, _SAMPLES // down)
     for start in range(0, count, turns * up):  # some periods of all phases, so that their samples stay in cache
         part = found[start : start + turns * up]
         for phase in range(min(up, len(part))):

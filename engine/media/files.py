@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self, cast
 
 from numpy.typing import NDArray
 
-from ...checks import brief, whole
+from ...checks import brief, check_int
 from ...errors import AudioError, ImageError, OptionError
 
 _HEAD = 200
@@ -64,7 +64,7 @@ class FileLimits:
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            whole(getattr(self, each.name), f"{type(self).__name__}.{each.name}")
+            check_int(getattr(self, each.name), f"{type(self).__name__}.{each.name}")
 
     @classmethod
     def of(cls, limits: Self | None) -> Self:

@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     import PIL.Image
 
 FORMATS = "PNG, JPEG, WebP, GIF, BMP or TIFF"
-_MOST_READS = 4096
+_MAX_READS = 4096
 _BYTES_A_READ = 256
 """A file is read in at most this many pieces, plus one per `_BYTES_A_READ` bytes, since Pillow parses each in
 Python."""
 _ROWS = 256
 """Rows of pixels that Pillow converts at a time, so that only these have temporary copies."""
-_MOST_SCANS = 64
+_MAX_SCANS = 64
 """Greatest number of scans of a JPEG file. Each covers all pixels; encoders write about ten."""
-_MOST_VALUES = 1 << 16
+_MAX_VALUES = 1 << 16
 """Greatest number of values of a numeric TIFF field, such as tile offsets."""
 
 
@@ -155,7 +155,7 @@ class _CountedFile(io.BytesIO):
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data)
-        self._left = _MOST_READS + len(data) // _BYTES_A_READ
+        self._left = _MAX_READS + len(data) // _BYTES_A_READ
 
     def read(self, size: int | None = -1, /) -> bytes:
         self._left -= 1
@@ -247,8 +247,8 @@ def _little(data: bytes) -> int:
 
 def _check_jpeg(data: bytes, what: str, limits: ImageLimits) -> None:
     """Check the number of scans of a JPEG file. Raises ImageError."""
-    if data.count(b"\xff\xda") > _MOST_SCANS:
-        raise ImageError(f"{what} is a JPEG file of more than {_MOST_SCANS} scans; save it again")
+    if data.count(b"\xff\xda") > _MAX_SCANS:
+        raise ImageError(f"{what} is a JPEG file of more than {_MAX_SCANS} scans; save it again")
 
 
 def _check_tiff(data: bytes, what: str, limits: ImageLimits) -> None:
@@ -259,8 +259,8 @@ def _check_tiff(data: bytes, what: str, limits: ImageLimits) -> None:
     count = int.from_bytes(data[begin : begin + 2], order)
     for place in range(begin + 2, begin + 2 + 12 * count, 12):
         kind = int.from_bytes(data[place + 2 : place + 4], order)
-        if kind not in _TEXTS and int.from_bytes(data[place + 4 : place + 8], order) > _MOST_VALUES:
-            raise ImageError(f"{what} is a TIFF file with more than {_MOST_VALUES:,} parts; save it again")
+        if kind not in _TEXTS and int.from_bytes(data[place + 4 : place + 8], order) > _MAX_VALUES:
+            raise ImageError(f"{what} is a TIFF file with more than {_MAX_VALUES:,} parts; save it again")
 
 
 _TEXTS = (1, 2, 6, 7)

@@ -36,7 +36,7 @@ class Weights:
         self._network = network if isinstance(network, nn.Module) else None
         self._kind: str | None = getattr(model, "weights_kind", None)
         self._check_head: Callable[[], None] | None = getattr(model, "check_head", None)
-        self._parts = None if self._network is None else Parts(self._network)
+        self._parts = None if self._network is None else NumberedLinks(self._network)
         self.check()
 
     def state(self) -> int:
@@ -58,7 +58,7 @@ class Weights:
             self._check_head()
 
 
-class Links:
+class ModuleLinks:
     """References from a network to its modules, parameters and buffers, with its hooks, training modes and `forward`s.
 
     Reads the modules' dictionaries directly, since `Module.modules()` is slow.
@@ -113,20 +113,20 @@ def _links_of(module: Any) -> Iterator[tuple[dict[str, Any], str, Any]]:
             yield from _links_of(child)
 
 
-class Parts:
+class NumberedLinks:
     """The current links of a network, numbered: each change of the links increases the number."""
 
     def __init__(self, network: nn.Module) -> None:
         self._network = network
-        self._links: Links | None = None
+        self._links: ModuleLinks | None = None
         self._number = 0
 
-    def now(self) -> tuple[int, Links]:
+    def now(self) -> tuple[int, ModuleLinks]:
         """Return the number and the links."""
         links = self._links
         if links is None or not links.are_intact:
             # Links hold the tensors, since new tensors reuse the address and identity of freed ones.
-            self._links = links = Links(self._network)
+            self._links = links = ModuleLinks(self._network)
             self._number += 1
         return self._number, links
 
@@ -139,7 +139,7 @@ class Parts:
         return (number, *map(_place, links.tensors), *links.adapters)
 
 
-class Loaded:
+class LoadedParameters:
     """The parameters of a network at loading, except those on the meta device."""
 
     def __init__(self, network: nn.Module) -> None:

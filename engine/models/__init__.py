@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from ...checks import brief, switch
+from ...checks import brief, check_bool
 from ...elsewhere import LOADING, MODELS, missing, unknown_argument
 from ...errors import OptionError
 from .protocol import Model, Tokenizer
@@ -80,7 +80,7 @@ def transformers(
 
     Raises OptionError for an unsupported architecture and for failed loading, VocabularyError for a tokenizer.
     """
-    switch(cache, "cache")
+    check_bool(cache, "cache")
     if others.keys() == {"torch_dtype"} and dtype is None:  # transformers' former name of dtype
         dtype = others.pop("torch_dtype")
     for name in others:
@@ -165,7 +165,7 @@ def _of_file(
     for name in options:
         if name not in possible:
             raise unknown_argument(name, LOADING, possible)
-    cache = switch(options.get("cache", True), "cache")
+    cache = check_bool(options.get("cache", True), "cache")
     from .load_options import LoadOptions
     from .loading import loaded_gguf
 

@@ -17,15 +17,15 @@ from torch import Tensor
 
 from ...errors import OptionError
 from ..memory.tables import BlockTable, Chunk
-from .blocks.reach import LayerMemory, Reach, reaches
-from .blocks.storage import BlockStorage, Gathered, LayerBlocks, RightAligned, SlotMapping, slots_of
-from .caches import CacheLayer, Carrier, Scans, TurnLayer
+from .blocks.reach import AttentionSpan, LayerMemory, reaches
+from .blocks.storage import BlockStorage, GatherIndices, LayerBlocks, RightAligned, SlotMapping, slots_of
+from .caches import CacheLayer, Carrier, CurrentLayer, ScanChunks
 from .modules import Modules
 from .packed.runner import PackedRunner
 from .ways import Way
 
 
-class Pass:
+class ForwardPass:
     """Input of one forward pass: chunks as rows [rows, width], padded on the right.
 
     aligned: the chunks have equal widths, and attention gets their texts padded on the left
@@ -66,9 +66,9 @@ class Pass:
         return SlotMapping(torch.as_tensor(np.concatenate(slots)))
 
     @cached_property
-    def texts(self) -> Gathered | RightAligned | None:
+    def texts(self) -> GatherIndices | RightAligned | None:
         """The texts to gather from blocks; None if all chunks begin their texts."""
-        gathered = RightAligned if self._is_aligned else Gathered
+        gathered = RightAligned if self._is_aligned else GatherIndices
         tables = [table for table, _ in self._chunks]
         return None if self.start == 0 else gathered(tables, self._ends, self._device)
 
@@ -76,7 +76,7 @@ class Pass:
 class _BlockLayer(CacheLayer):
     """A layer's keys and values in blocks, as a cache layer for one pass."""
 
-    def __init__(self, run: Pass, blocks: LayerBlocks) -> None:
+    def __init__(self, run: ForwardPass, blocks: LayerBlocks) -> None:
         super().__init__()  # pyright: ignore[reportUnknownMemberType]
         self.run = run
         self.blocks = blocks
@@ -197,7 +197,7 @@ class BodyRunner:
         self._carrier = carrier
         self._packed = packed
         self._masks = masks
-        self._scans = Scans(device)
+        self._scans = ScanChunks(device)
         self._is_cut = packed is None and any(kind.reach is not None for kind in kinds)
 
     def read(self, chunks: Sequence[Chunk], storage: Any, ends: Sequence[int] | None = None) -> Tensor:
@@ -238,12 +238,12 @@ class BodyRunner:
         more: dict[str, Any] = {}
         layers: Sequence[Any]
         if self._packed is None:
-            now = Pass(chunks, storage, self._device, aligned=self._way.rows == "aligned")
+            now = ForwardPass(chunks, storage, self._device, aligned=self._way.rows == "aligned")
             ids, positions, layers, more = now.ids, now.positions, now.layers, self._masked(now, len(chunks))
         else:
             step = self._packed.step(chunks, storage)
             ids, positions = torch.tensor([step.ids, step.positions], device=self._device).view(2, len(chunks), -1)
-            layers = [TurnLayer(step, number) for number in range(len(storage.layers))]
+            layers = [CurrentLayer(step, number) for number in range(len(storage.layers))]
             run = partial(self._packed.run, step=step)
         if self._modules.takes_positions:
             more["position_ids"] = positions
@@ -252,7 +252,7 @@ class BodyRunner:
         storage.store(slots, shown.found)
         return states
 
-    def _masked(self, now: Pass, rows: int) -> dict[str, Any]:
+    def _masked(self, now: ForwardPass, rows: int) -> dict[str, Any]:
         """Return the mask of a pass as an argument, for models that need one."""
         if self._masks is not None:
             own = now.start == 0 or (now.start is not None and now.alike)  # the model's own masks suffice
@@ -291,7 +291,7 @@ class AttentionMasks:
         masks = {kind: self._mask(reach, positions, end) for kind, reach in self._reaches.items()}
         return masks if len(masks) > 1 else next(iter(masks.values()))
 
-    def _mask(self, reach: Reach, positions: Tensor, end: int) -> Tensor:
+    def _mask(self, reach: AttentionSpan, positions: Tensor, end: int) -> Tensor:
         seen = reach.allowed(positions, end)
         if not self._additive:
             return seen

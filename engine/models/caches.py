@@ -34,7 +34,7 @@ class CacheLayer(CacheLayerMixin):
         return self.get_max_length()
 
 
-class NoLayer:
+class EmptyLayer:
     """A cache layer for layers without memory; transformers only has such a class from 5.23 on."""
 
     is_initialized = is_compileable = is_croppable = True
@@ -91,7 +91,7 @@ class StateLayer(LinearAttentionLayer):
         return {(self._number, kind, place): state for kind, place, state in several if state is not None}
 
 
-class BothLayer(StateLayer, CacheLayerMixin):  # pyright: ignore[reportIncompatibleMethodOverride]
+class HybridLayer(StateLayer, CacheLayerMixin):  # pyright: ignore[reportIncompatibleMethodOverride]
     """A layer with recurrent states, and with keys and values in `attention`."""
 
     def __init__(self, number: int, count: int, states: States | None, attention: Any) -> None:
@@ -112,7 +112,7 @@ class BothLayer(StateLayer, CacheLayerMixin):  # pyright: ignore[reportIncompati
         return self._attention.get_mask_sizes(query_length)
 
 
-class TurnLayer(CacheLayer):
+class CurrentLayer(CacheLayer):
     """A cache layer that records the current layer in a step. Attention writes keys and values to blocks."""
 
     def __init__(self, step: PackedStep, number: int) -> None:
@@ -155,11 +155,11 @@ def _in_layers(
     layers: list[Any] = []
     for number, (kind, own) in enumerate(zip(kinds, attention, strict=False)):
         if kind.states and kind.reach is not None:
-            layers.append(BothLayer(number, kind.states, states, own))
+            layers.append(HybridLayer(number, kind.states, states, own))
         elif kind.states:
             layers.append(StateLayer(number, kind.states, states))
         else:
-            layers.append(NoLayer() if kind.reach is None else own)
+            layers.append(EmptyLayer() if kind.reach is None else own)
     now = StateInputs({name: Cache(layers=layers)})
     yield now
     for layer in layers:
@@ -174,7 +174,7 @@ def _in_lists(
 ) -> Generator[StateInputs]:  # fmt: skip
     """Pass states in lists of the model's own cache class, with an entry for each layer: MiniMax."""
     cache: Any = kind_of_cache()
-    cache.layers = [NoLayer() if kind.reach is None else own for kind, own in zip(kinds, attention, strict=True)]
+    cache.layers = [EmptyLayer() if kind.reach is None else own for kind, own in zip(kinds, attention, strict=True)]
     for each in lists:
         setattr(cache, each, [(states or {}).get((number, each)) for number in range(len(kinds))])
     now = StateInputs({name: cache})
@@ -267,7 +267,7 @@ _FEW, _MANY = 16, 32
 """Chunk sizes of scans, for passes with few and with many tokens."""
 
 
-class Scans:
+class ScanChunks:
     """Smaller chunk sizes on a CPU for modules that scan tokens in chunks (Mamba 2 and similar).
 
     Results are equal for all chunk sizes, up to rounding. Configurations have 256, which suits GPU kernels. In torch

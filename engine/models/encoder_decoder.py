@@ -17,7 +17,7 @@ from ..memory.tables import BlockTable, Chunk
 from ..memory.weights import kind_of
 from ..sending import Sendable
 from .blocks.storage import BlockStorage
-from .body import Pass, by_cut, ends_of, in_passes
+from .body import ForwardPass, by_cut, ends_of, in_passes
 from .caches import CacheLayer
 from .generation_config import eos_ids, forces_end, suppressed_of
 from .head import Head, HeadedModel, QuantizedHead, find_head
@@ -231,7 +231,7 @@ class EncoderDecoderModel(HeadedModel, Sendable):
         chunks: Sequence[Chunk],
         ends: Sequence[int] | None,
     ) -> Tensor:
-        now, source = Pass(chunks, storage, self.device), next(sources)
+        now, source = ForwardPass(chunks, storage, self.device), next(sources)
         both = EncoderDecoderCache(Cache(layers=now.layers), source.view)
         both.is_updated = dict.fromkeys(range(self._layers), True)
         states = self._decoder(

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...checks import shown, whole
+from ...checks import check_int, shown
 from ...errors import ModelError, OptionError, VocabularyError
 from ...tokenizers_adapter import Vocabulary
 from ..memory.tables import Chunk
@@ -46,7 +46,7 @@ class FunctionModel(Sendable):
         _check(logits, vocabulary, tokenizer, some_logits)
         self.vocabulary = vocabulary
         self.tokenizer = LongestMatch(vocabulary) if tokenizer is None else tokenizer
-        self.context = None if context is None else whole(context, "context")
+        self.context = None if context is None else check_int(context, "context")
         self.sparse_head_limit = vocabulary.size if some_logits is not None else 0
         self._logits = logits
         self._some_logits = some_logits

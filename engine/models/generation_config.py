@@ -70,14 +70,14 @@ def eos_ids(model: Any, tokenizer: Any) -> list[int] | None:
     return ids if own is None or own in ids else [*ids, own]
 
 
-def suppressed_of(model: Any, size: int) -> Suppressed:
+def suppressed_of(model: Any, size: int) -> SuppressedTokens:
     """Return the tokens that the model's own `generate` suppresses. size: of the vocabulary"""
     config: Any = getattr(model, "generation_config", None)
     listed = getattr(config, "bad_words_ids", None) or ()
     sequences = [tuple(ids) for ids in listed if ids and all(0 <= token < size for token in ids)]
     always = [*_ids(config, "suppress_tokens", size), *(ids[0] for ids in sequences if len(ids) == 1)]
     several = tuple(ids for ids in sequences if len(ids) > 1)
-    return Suppressed(frozenset(always), frozenset(_ids(config, "begin_suppress_tokens", size)), several)
+    return SuppressedTokens(frozenset(always), frozenset(_ids(config, "begin_suppress_tokens", size)), several)
 
 
 def begin_of(model: Any, size: int) -> int | None:
@@ -155,7 +155,7 @@ def _ids(config: Any, name: str, size: int) -> list[int]:
     return [token for token in getattr(config, name, None) or () if 0 <= token < size]
 
 
-class Suppressed(NamedTuple):
+class SuppressedTokens(NamedTuple):
     """Tokens that a generation config suppresses. They are only chosen if a constraint allows no others.
 
     always: at each position; first: as first token of an output; sequences: the last token of each after its others
@@ -165,14 +165,16 @@ class Suppressed(NamedTuple):
     first: frozenset[int] = frozenset()
     sequences: tuple[tuple[int, ...], ...] = ()
 
-    def of(self, vocabulary: Vocabulary) -> Suppressed:
+    def of(self, vocabulary: Vocabulary) -> SuppressedTokens:
         """Return the suppressed tokens that a constraint can allow: those with bytes, and EOS tokens."""
         known = frozenset(vocabulary.eos_ids)
 
         def said(tokens: Iterable[int]) -> frozenset[int]:
             return frozenset(token for token in tokens if token in known or vocabulary.tokens[token])
 
-        return Suppressed(said(self.always), said(self.first), tuple(ids for ids in self.sequences if said(ids[-1:])))
+        return SuppressedTokens(
+            said(self.always), said(self.first), tuple(ids for ids in self.sequences if said(ids[-1:]))
+        )
 
     def behind(self, ids: Sequence[int], is_first: bool) -> set[int]:
         """Return the tokens suppressed after `ids`, prompt included."""
@@ -188,4 +190,4 @@ class Suppressed(NamedTuple):
         return less if less.any() else mask
 
 
-NOTHING = Suppressed()
+NOTHING = SuppressedTokens()

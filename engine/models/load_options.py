@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import torch
 
-from ...checks import brief, one_of, shown, switch, text_of
+from ...checks import brief, check_bool, check_choice, check_text, shown
 from ...errors import OptionError
 from ..downloads.registry import pulled_file
 
@@ -45,7 +45,7 @@ class LoadOptions:
         if self.device is not None:
             object.__setattr__(self, "device", device_of(self.device))
         object.__setattr__(self, "dtype", dtype_of(self.dtype))
-        switch(self.trust_remote_code, "trust_remote_code")
+        check_bool(self.trust_remote_code, "trust_remote_code")
         if self.revision is not None:
             _some_text(self.revision, "revision", "a branch, a tag or a commit of the model on the Hub")
         if self.attn_implementation is not None:
@@ -60,9 +60,9 @@ class LoadOptions:
             object.__setattr__(self, "adapter", place_of(self.adapter, "adapter"))
         if self.adapters is not None:
             object.__setattr__(self, "adapters", _adapters(self.adapters))
-        one_of(self.kv_cache_dtype, "kv_cache_dtype", KV_CACHE_DTYPES)
+        check_choice(self.kv_cache_dtype, "kv_cache_dtype", KV_CACHE_DTYPES)
         if self.weights is not None:
-            one_of(self.weights, "weights", WEIGHTS)
+            check_choice(self.weights, "weights", WEIGHTS)
             self._check_beside_weights()
 
     def _check_beside_weights(self) -> None:
@@ -145,7 +145,7 @@ def place_of(name: Any, what: str) -> str:
     """
     if not isinstance(name, (str, Path)) or not str(name).strip() or "\0" in str(name):
         raise OptionError(f"{what}={shown(name)}: a name on the Hugging Face Hub, or a folder, as a text or a Path")
-    text = text_of(str(name), f"the name of the {what}")
+    text = check_text(str(name), f"the name of the {what}")
     path = os.path.expanduser(text)
     is_file = what == "model" and is_gguf(path) and os.path.isfile(path)
     if os.path.isdir(path) or is_file:  # unlike Path, os.path raises no errors for strange names
@@ -176,7 +176,7 @@ def path_of_file(path: Any) -> str:
     """Return the absolute path of a file, which may not exist. Raises OptionError for an invalid path."""
     if not isinstance(path, (str, Path)) or "\0" in str(path):
         raise OptionError(f"path={shown(path)}: the path of a file, as a text or a Path")
-    return os.path.abspath(os.path.expanduser(text_of(str(path), "the path of the file")))
+    return os.path.abspath(os.path.expanduser(check_text(str(path), "the path of the file")))
 
 
 def lasting_place(name: Any, what: str = "model") -> str:
@@ -199,7 +199,7 @@ def _adapters(given: Any) -> dict[str, str]:
     for name in several:
         if not isinstance(name, str) or not name:
             raise OptionError(f"{what}, which are texts")
-        text_of(name, "the name of an adapter")
+        check_text(name, "the name of an adapter")
     return {name: place_of(place, f"adapters[{name!r}]") for name, place in several.items()}
 
 

@@ -26,7 +26,7 @@ from torch.nn.functional import linear, silu, softplus
 from ...errors import ModelError
 from ...kernels.decoder.layers import normalise_rows
 from ...kernels.decoder.recurrent import step_convolution, step_delta, step_heads, step_selective
-from ..memory.weights import Links
+from ..memory.weights import ModuleLinks
 from .blocks.storage import IN_PLACE
 from .head import product
 from .stock import cache_argument, strangeness
@@ -53,14 +53,14 @@ class Modules:
         self.takes_positions = "position_ids" in inspect.signature(body.forward).parameters
         self._whole = whole
         self._width = width
-        self._links: Links | None = None
+        self._links: ModuleLinks | None = None
         if is_quick:
             self._copy()
 
     def _copy(self) -> None:
         """Copy the body with faster modules if it supports them; otherwise use the body itself."""
         has_parts = has_quick_parts(self.body)
-        self._links = Links(self.body) if has_parts else None
+        self._links = ModuleLinks(self.body) if has_parts else None
         self.network = quick_copy(self.body) if has_parts else self.body
 
     @property

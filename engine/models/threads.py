@@ -12,14 +12,14 @@ from typing import NamedTuple
 import torch
 
 
-class _Crew(NamedTuple):
+class _ThreadTeam(NamedTuple):
     pool: ThreadPoolExecutor
     turn: Lock
 
 
 @cache
-def _crew() -> _Crew:
-    return _Crew(ThreadPoolExecutor(max_workers=os.cpu_count(), thread_name_prefix="trellm-kernels"), Lock())
+def _crew() -> _ThreadTeam:
+    return _ThreadTeam(ThreadPoolExecutor(max_workers=os.cpu_count(), thread_name_prefix="trellm-kernels"), Lock())
 
 
 if hasattr(os, "register_at_fork"):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ...checks import number, text_of
+from ...checks import check_number, check_text
 from ...errors import OptionError
 from ...tokenizers_adapter import Vocabulary
 from .function import FunctionModel
@@ -25,11 +25,11 @@ class ZipModel(FunctionModel):
     """
 
     def __init__(self, text: str, alphabet: str | None = None, conversion: float = math.log(256)) -> None:
-        text_of(text, "the text of models.ziplm")
+        check_text(text, "the text of models.ziplm")
         meaning = "nats per compressed byte, a number above 0"
-        if number(conversion, "conversion", meaning) <= 0:
+        if check_number(conversion, "conversion", meaning) <= 0:
             raise OptionError(f"conversion={conversion!r}: {meaning}")
-        letters = None if alphabet is None else text_of(alphabet, "the alphabet of models.ziplm")
+        letters = None if alphabet is None else check_text(alphabet, "the alphabet of models.ziplm")
         characters = sorted({*text, *PRINTABLE} if letters is None else {*letters})
         if not characters:
             raise OptionError("alphabet is empty; the model needs at least one character")

@@ -9,16 +9,16 @@ from typing import Any, cast
 from ...errors import OptionError
 from ...guides.json_schema.read.subschema import key_of, parsed
 from ..structures import structure_of
-from .given import Prompt, is_chat
+from .arguments import Prompt, is_chat
 
 LEAD = "Answer with JSON like this:"
-MOST_CHARS = 2000
+MAX_CHARS = 2000
 """Greatest length of a skeleton. The most deeply nested parts are omitted first."""
-MOST_DEPTH = 8
-MOST_PARTS = 500
+MAX_DEPTH = 8
+MAX_PARTS = 500
 """Greatest number of visited subschemas. References can expand beyond the size of the schema's text."""
-MOST_VALUES = 24
-MOST_COMMENT = 80
+MAX_VALUES = 24
+MAX_COMMENT = 80
 CUT = "..."
 _SILENT = frozenset(("title", "description", "default", "examples", "deprecated", "$defs", "definitions", "$schema"))
 _NAMED_FORMATS = frozenset(("date", "time", "date-time", "duration", "email", "uri", "uuid", "ipv4", "ipv6"))
@@ -35,10 +35,10 @@ def describe(schema: Any) -> str:
     """
     root = parsed(cast("dict[str, Any] | bool | str", structure_of(schema).schema))
     written = ""
-    for depth in range(MOST_DEPTH, 0, -1):
+    for depth in range(MAX_DEPTH, 0, -1):
         skeleton = _Skeleton(root)
         written = skeleton.of(root, depth)
-        if len(written) <= MOST_CHARS and not skeleton.is_cut:
+        if len(written) <= MAX_CHARS and not skeleton.is_cut:
             break
     return f"{LEAD}\n{_cut(written)}"
 
@@ -85,7 +85,7 @@ class _Skeleton:
     def of(self, schema: Any, depth: int) -> str:
         """Write a subschema down to `depth` nested levels."""
         self._parts += 1
-        if self._parts > MOST_PARTS:
+        if self._parts > MAX_PARTS:
             self.is_cut = True
             return CUT
         if not isinstance(schema, dict):
@@ -105,7 +105,7 @@ class _Skeleton:
             return _value(schema["const"])
         if isinstance(values := schema.get("enum"), list):
             several = cast("list[Any]", values)
-            return _either([*map(_value, several[:MOST_VALUES]), *[CUT] * (len(several) > MOST_VALUES)])
+            return _either([*map(_value, several[:MAX_VALUES]), *[CUT] * (len(several) > MAX_VALUES)])
         for name in ("anyOf", "oneOf"):
             if isinstance(cases := schema.get(name), list):
                 own = {key: value for key, value in schema.items() if key != name}
@@ -180,12 +180,12 @@ class _Skeleton:
             text = cast("dict[str, Any]", each).get("description") if isinstance(each, dict) else None
             if isinstance(text, str) and text.strip():
                 words = " ".join(text.strip().split("\n\n")[0].replace("*/", "* /").split())
-                return f" /* {_within(words, MOST_COMMENT)} */"
+                return f" /* {_within(words, MAX_COMMENT)} */"
         return ""
 
     def _resolved(self, schema: Any) -> Any:
         """Follow references; return any other schema as it is."""
-        for _ in range(MOST_DEPTH):
+        for _ in range(MAX_DEPTH):
             if not isinstance(schema, dict) or not isinstance(reference := schema.get("$ref"), str):  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
                 break
             schema = self._target(reference)
@@ -235,15 +235,15 @@ def _either(parts: Sequence[str]) -> str:
 
 
 def _value(value: Any) -> str:
-    return _within(json.dumps(value, ensure_ascii=False, default=float), MOST_COMMENT)
+    return _within(json.dumps(value, ensure_ascii=False, default=float), MAX_COMMENT)
 
 
 def _cut(skeleton: str) -> str:
-    """Cut a skeleton to MOST_CHARS at the end of a member."""
-    if len(skeleton) <= MOST_CHARS:
+    """Cut a skeleton to MAX_CHARS at the end of a member."""
+    if len(skeleton) <= MAX_CHARS:
         return skeleton
     closing = {"{": "}", "[": "]"}.get(skeleton[0], "")
-    return f"{skeleton[:MOST_CHARS].rpartition(', ')[0]}, {CUT}{closing}"
+    return f"{skeleton[:MAX_CHARS].rpartition(', ')[0]}, {CUT}{closing}"
 
 
 def _within(text: str, most: int) -> str:

@@ -1,7 +1,7 @@
 """Tokenization of prompts: texts by the tokenizer, chats by its chat template.
 
 Messages are untrusted: a special token named in a message, such as <|im_end|>, stays text and begins no turn. A
-template returns a text, in which the tokenizer cannot separate messages from markup. `Verbatim` therefore inserts a
+template returns a text, in which the tokenizer cannot separate messages from markup. `ChatEncoder` therefore inserts a
 mark between the letters of such names in messages. Names without marks are the template's own. Stretches between them
 that contain marks are encoded without special tokens, all others as usual.
 """
@@ -20,7 +20,7 @@ from ...errors import OptionError
 from ..media import KINDS, Media
 from ..models.media.encoder import kinds_read, media_of
 from ..models.protocol import BEGIN, Model, ReadMedia
-from .given import Prompt, held_by, is_chat, marked_for, media_in, prompt_of
+from .arguments import Prompt, check_prompt, held_by, is_chat, marked_for, media_in
 
 Ids = tuple[int, ...]
 Extras = dict[str, Any]
@@ -37,11 +37,11 @@ def ids_of(model: Model, prompt: Any, number: int, extras: Extras) -> Ids:
     of a template does. A chat gets the tokens of its template. Raises OptionError, also for invalid output of the
     tokenizer.
     """
-    return read(model, prompt_of(prompt, f"prompt {number}"), number, extras).ids
+    return read(model, check_prompt(prompt, f"prompt {number}"), number, extras).ids
 
 
 def read(model: Model, given: Prompt, number: int, extras: Extras) -> ReadMedia:
-    """Return the tokens of a prompt of `prompt_of`, including rows of images and audio, and the references that keep
+    """Return the tokens of a prompt of `check_prompt`, including rows of images and audio, and the references that keep
     these alive.
 
     Raises OptionError as `ids_of` does, and for images or audio that the model does not read.
@@ -205,7 +205,7 @@ MARK = "\ue06b"
 """A private-use character that separates the letters of special token names in messages."""
 
 
-class Verbatim:
+class ChatEncoder:
     """A thread-safe encoder of a model's chats.
 
     It encodes as usual if the tokenizer does not list special tokens, or if a chat names none.
@@ -229,7 +229,7 @@ class Verbatim:
         if self._name is None or not self._is_named((messages, extras)):
             return ids_of(self._model, messages, number, extras)
         what = f"prompt {number}"
-        given = prompt_of(self._marked(messages), what)
+        given = check_prompt(self._marked(messages), what)
         marked = {name: _as(each, self._marked(each)) for name, each in extras.items()}
         media, several, held = media_of(self._model), check_read(self._model, media_in(given), what), ()
         if media is None:

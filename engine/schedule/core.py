@@ -18,7 +18,7 @@ from ..decode.forward_output import ForwardOutput, score_prompt
 from ..decode.sampler import Sampler, place_of
 from ..decode.sequence import CommittedPrefix, KVSequence, Request, SequenceState
 from ..device.batch import batch_of
-from ..drafts import Drafted, Drafter
+from ..drafts import Drafter, StepDrafts
 from ..drawing.populations import Population, Populations
 from ..memory.pool import BlockPool, TokenPool
 from ..memory.tables import BLOCK, BlockTable
@@ -369,7 +369,7 @@ class EngineCore:
                 score_prompt(self.model, hidden, places[id(reader)], reader, len(chunk.tokens))
                 places[id(reader)] += len(chunk.tokens) - 1
 
-    def _guess(self, plan: StepPlan) -> Drafted | None:
+    def _guess(self, plan: StepPlan) -> StepDrafts | None:
         """Return drafts for sequences in decode if they are likely to save time."""
         # after memory ran out, steps are kept small
         if self._drafter is None or plan.followers or self._config is not self._full_config:
@@ -393,7 +393,7 @@ class EngineCore:
         for request, reader in new:
             reader.table.source = self._sources[request.root]
 
-    def _advance(self, plan: StepPlan, hidden: Hidden, places: dict[int, int], drafted: Drafted | None) -> None:
+    def _advance(self, plan: StepPlan, hidden: Hidden, places: dict[int, int], drafted: StepDrafts | None) -> None:
         """Advance the sequences without pending tokens."""
         sequences: list[SequenceState] = []
         unread: list[SequenceState] = []
@@ -432,7 +432,7 @@ class EngineCore:
         unread: list[SequenceState],
         hidden: Hidden,
         places: dict[int, int],
-        drafted: Drafted | None,
+        drafted: StepDrafts | None,
     ) -> None:
         """Advance sequences. `unread` ones have just read their whole prompts."""
         if pooled := [each for each in unread if each.request.pools]:

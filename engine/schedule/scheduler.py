@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...checks import positive, shown, whole
+from ...checks import check_int, check_positive, shown
 from ...errors import OptionError
 from ..decode.sequence import KVSequence, SequenceState
 from ..memory.pool import Pool
@@ -100,10 +100,10 @@ def chunk_or_gap(model: Model, chunk: Any, max_gap_ms: Any) -> tuple[int | None,
             f"chunk={shown(chunk)} with max_gap_ms={shown(max_gap_ms)}: both bound the prompt tokens of a step; give "
             "one of them"
         )
-    gap = GAP_MS if max_gap_ms is None else positive(max_gap_ms, "max_gap_ms", "milliseconds")
+    gap = GAP_MS if max_gap_ms is None else check_positive(max_gap_ms, "max_gap_ms", "milliseconds")
     if chunk is None and max_gap_ms is None and str(getattr(model, "device", "cpu")) != "cpu":
         chunk = CHUNK_OF_DEVICES
-    return None if chunk is None else whole(chunk, "chunk", LEAST, LONGEST), gap / 1e3
+    return None if chunk is None else check_int(chunk, "chunk", LEAST, LONGEST), gap / 1e3
 
 
 SHORT = BLOCK

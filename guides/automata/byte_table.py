@@ -19,7 +19,7 @@ from ..graph.utf8 import CONTINUATION, FIRST_OF_LENGTH, LEADS, byte_fragment
 from ..limits import Meter, current, spend, spend_growth
 from ..syntax import NOTHING, Node, Ranges, Table
 from .charsets import Segments, negate, normalise, segments_of
-from .dfa import Numbers, minimise
+from .dfa import StateNumbering, minimise
 
 if TYPE_CHECKING:
     from interegular.fsm import FSM
@@ -216,7 +216,7 @@ def table_of(fsm: FSM) -> Node:
         )
     classes = _classes(fsm)
     column = {symbol: place for place, symbol in enumerate(classes)}
-    numbers: Numbers[Any] = Numbers()
+    numbers: StateNumbering[Any] = StateNumbering()
     _ = numbers[fsm.initial]
     moves: list[tuple[int, int, int]] = []
     for source, state in enumerate(numbers.states):

@@ -15,8 +15,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from ..cached import cached, cached_growing
 from ..graph.utf8 import CONTINUATION, LEADS
-from ..kept import kept, kept_growing
 from ..limits import spend
 from ..syntax import Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence, Table
 
@@ -60,7 +60,7 @@ def _without_surrogates(merged: Iterable[tuple[int, int]]) -> Iterable[tuple[int
             yield 0xE000, high
 
 
-@kept(256, 8 << 20)
+@cached(256, 8 << 20)
 def negate(ranges: Ranges) -> Ranges:
     """Return the complement."""
     gaps: list[tuple[int, int]] = []
@@ -83,7 +83,7 @@ def intersect(left: Ranges, right: Ranges) -> Ranges:
     return _intersect(left, right)
 
 
-@kept(256, 8 << 20)
+@cached(256, 8 << 20)
 def _intersect(left: Ranges, right: Ranges) -> Ranges:
     spend(STEPS_PER_RANGE * (len(left) + len(right)))
     found: list[tuple[int, int]] = []
@@ -108,7 +108,7 @@ def union(left: Ranges, right: Ranges) -> Ranges:
     return _union(left, right)
 
 
-@kept(256, 8 << 20)
+@cached(256, 8 << 20)
 def _union(left: Ranges, right: Ranges) -> Ranges:
     return normalise(left + right)
 
@@ -211,7 +211,7 @@ class CharacterRows:
         return known
 
 
-@kept_growing(64, 64 << 20)
+@cached_growing(64, 64 << 20)
 def rows_of(table: Table) -> CharacterRows:
     """Return the cached character transitions of a table."""
 

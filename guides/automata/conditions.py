@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ...kernels.answers import DEAD, EXHAUSTED, FULL
 from ...kernels.jit.compiling import call
-from ...kernels.subsets import BITS, COUNT, MOST_STEPS, STEPS, find_subsets, start_subsets
+from ...kernels.subsets import BITS, COUNT, MAX_STEPS, STEPS, find_subsets, start_subsets
 from ...kernels.subsets import Positions as SideBySide
 from ..limits import spend, spend_growth
 from ..syntax import Node, Ranges
@@ -52,7 +52,7 @@ def _atoms_of(nodes: ListOf[Node]) -> tuple[list[Ranges], dict[Ranges, int]]:
     return partition(found)
 
 
-class Together:
+class JointConditions:
     """Several expressions over common atoms, as one set of arrays for kernels.
 
     held_bytes: estimated bytes of the arrays
@@ -81,7 +81,7 @@ class Together:
         self.positions = SideBySide(follow, of_atom, last, everything, first, whole)
 
 
-def automaton(together: Together, wanted: ListOf[bool], max_states: int = MAX_SUBSETS) -> Automaton:
+def automaton(together: JointConditions, wanted: ListOf[bool], max_states: int = MAX_SUBSETS) -> Automaton:
     """Build the automaton of the strings that are in all wanted languages and in no other one.
 
     Raises LimitError if that takes more than `max_states` states.
@@ -111,7 +111,7 @@ def _all_subsets(
     index = np.full(1 << (2 * most).bit_length(), DEAD, np.int32)
     progress = np.zeros(4, np.int64)
     progress[COUNT] = 1
-    progress[MOST_STEPS] = STEPS_AT_ONCE
+    progress[MAX_STEPS] = STEPS_AT_ONCE
     call(start_subsets, read, states, index)
     while True:
         answer = call(find_subsets, read, wanted, states, edges, index, progress)

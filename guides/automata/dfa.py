@@ -20,7 +20,7 @@ from ..limits import spend
 State = TypeVar("State", bound=Hashable)
 
 
-class Numbers(dict[State, int]):
+class StateNumbering(dict[State, int]):
     """A numbering of states from 0 on in order of first lookup, `numbers[state]`.
 
     states: the state of each number; a loop over it while rows are built visits all reachable states
@@ -55,7 +55,7 @@ def minimise(transitions: NDArray[np.int32], accepting: NDArray[np.bool_]) -> Mi
     predecessors of relabelled states are examined again.
     """
     columns = _different_columns(transitions)
-    before = _Before(transitions[:, columns])
+    before = _Predecessors(transitions[:, columns])
     kept = _reaching(before, accepting)
     numbers = np.full(len(accepting) + 1, -1, np.int32)  # the last entry serves index -1
     numbers[kept] = np.arange(len(kept))
@@ -74,7 +74,7 @@ def _different_columns(transitions: NDArray[np.int32]) -> list[int]:
     return list({column.tobytes(): number for number, column in reversed(list(enumerate(transitions.T)))}.values())
 
 
-class _Before:
+class _Predecessors:
     """The predecessors of each state."""
 
     def __init__(self, transitions: NDArray[np.int32]) -> None:
@@ -94,7 +94,7 @@ class _Before:
         return np.unique(self._sources[begins + np.arange(len(begins))])
 
 
-def _reaching(before: _Before, accepting: NDArray[np.bool_]) -> Longs:
+def _reaching(before: _Predecessors, accepting: NDArray[np.bool_]) -> Longs:
     """Return the states that reach an accepting one, and state 0."""
     alive = accepting.copy()
     fresh = np.flatnonzero(accepting)
@@ -108,7 +108,7 @@ def _reaching(before: _Before, accepting: NDArray[np.bool_]) -> Longs:
 
 def _labels(transitions: NDArray[np.int32], accepting: NDArray[np.bool_]) -> Longs:
     """Label each state, equally for equivalent states; labels are 0 to n - 1."""
-    before = _Before(transitions)
+    before = _Predecessors(transitions)
     _, found = np.unique(accepting, return_inverse=True)
     sizes: list[int] = np.bincount(found.reshape(-1)).tolist()
     labels = np.append(found.reshape(-1), -1)  # the last entry serves index -1

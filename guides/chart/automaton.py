@@ -20,7 +20,7 @@ from ...kernels.chart.layout import GraphArrays as GraphArrays
 from ...kernels.chart.rows import explore, fill_row
 from ...kernels.jit.arrays import Arrays
 from ...kernels.jit.compiling import call
-from ..given import no_state, state_of
+from ..arguments import check_state, state_error
 from ..graph.graph import Graph
 from ..limits import Meter, current
 from ..locks import new_lock
@@ -46,7 +46,7 @@ _NO_BYTES = np.zeros(0, np.uint8)
 Making = Callable[[], tuple[Graph, int]]
 
 
-class Kept(NamedTuple):
+class CompactionResult(NamedTuple):
     """The result of a compaction: whether each old number of a state or a signature is still valid, bool [old count].
 
     before: the previous result; a cache that has not seen it must drop all numbers
@@ -88,7 +88,7 @@ class ChartAutomaton:
         self._max_words = max_words
         self._crowded_above = max_words // 2  # words
         self.is_crowded = False
-        self.kept: object = None  # the last `Kept`; caches compare it to detect a compaction
+        self.kept: object = None  # the last `CompactionResult`; caches compare it to detect a compaction
         # Expanded lazy nodes, rules defined early with them, and the number of nodes afterwards
         self._expanded: list[tuple[tuple[int, ...], tuple[int, ...], int]] = []
         self._torn = False  # the graph may be inconsistent
@@ -136,11 +136,11 @@ class ChartAutomaton:
     def ready(self, state: int) -> int:
         """Return the state, restored if it was evicted. Raises StateError if the state was never given out."""
         states = self._chart.states
-        state = state_of(state, self._chart.sizes.item(kernel.STATES))
+        state = check_state(state, self._chart.sizes.item(kernel.STATES))
         if state == DEAD:
             return DEAD
         if states.item(state, kernel.KEPT) < 0:
-            raise no_state(state)
+            raise state_error(state)
         if states.item(state, HI) == kernel.EVICTED:
             self._restore(state)
         return state
@@ -160,7 +160,7 @@ class ChartAutomaton:
     def is_accepting(self, state: int) -> bool:
         """Test whether the bytes read so far are a complete text."""
         chart = self._chart
-        state = state_of(state, chart.sizes.item(kernel.STATES))
+        state = check_state(state, chart.sizes.item(kernel.STATES))
         if state == DEAD:
             return False
         if chart.states.item(state, kernel.KEPT) >= 0 and chart.states.item(state, HI) >= 0:
@@ -212,7 +212,7 @@ class ChartAutomaton:
         records[numbers[records[numbers, kernel.PARENT] == kernel.UNSET], kernel.PARENT] = kernel.PINNED
         records[numbers, kernel.KEPT] = 1
 
-    def collect(self, most_words: int | None = None) -> Kept:
+    def collect(self, most_words: int | None = None) -> CompactionResult:
         """Free memory: drop all states that no method, and not the kernel `advance`, gave out.
 
         Returns which numbers are still valid; the others will be reused. States met during the computation of masks and
@@ -225,8 +225,8 @@ class ChartAutomaton:
         with self.lock:
             self.begin_call()
             chart, states, signatures = compacted(self._graph_arrays, self._chart, most, self._max_words)
-            kept = Kept(states, signatures, self.kept)
-            # An observer of the chart without the new `Kept` drops all numbers, which is always safe.
+            kept = CompactionResult(states, signatures, self.kept)
+            # An observer of the chart without the new `CompactionResult` drops all numbers, which is always safe.
             self.kept = object()
             self._chart = chart
             self._rows_written = 0

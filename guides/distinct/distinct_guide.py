@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 from ...kernels.answers import DEAD, NEVER
 from ...kernels.chart.layout import KEPT, ROW
 from ...kernels.trie.shortcut import BESIDE, HIGH, KIND, LOOP, LOW, OF_LEADS, USUAL, probe
-from ..given import MOST_LEFT, left_of, state_of
+from ..arguments import MAX_LEFT, check_left, check_state
 from ..lift.table_guide import MAX_STEPS
 from ..limits import spend
 from ..protocol import Mask, tokens_of
 from .continuations import At
-from .effects import EARLY, NAMING, SETTLED, Unsafe
+from .effects import EARLY, NAMING, SETTLED, UnsafeTokens
 from .frames import NAME_ESCAPE, PARTIAL, STRINGS, TEXT, TEXT_ESCAPE, WORD, JSONTrail, joined
 from .remembering_guide import FIRST_NUMBER, RememberingGuide
-from .settled import NO_SIGNATURE, Copying, Spot
+from .settled import NO_SIGNATURE, Copying, PlaceClass
 from .summaries import FewTokens
 from .trail import SPACE
 from .values import OBJECT, word_of
 
 
-class Refused(NamedTuple):
+class RefusedTokens(NamedTuple):
     """Refused tokens: those that begin with an ending of a string (or word) and its delimiter, and single ones."""
 
     endings: tuple[bytes, ...] = ()
@@ -46,9 +46,9 @@ class DistinctGuide(RememberingGuide):
         super().watch(items, names, **told)
         self._quick.refuse = self._refuse
         # Masks with refused tokens share the chart's cache, under negative keys that are no signatures
-        self._lacking: dict[tuple[int, Refused], int] = {}
-        self._lacks: dict[int, Refused] = {}
-        self._within: Spot | None = None
+        self._lacking: dict[tuple[int, RefusedTokens], int] = {}
+        self._lacks: dict[int, RefusedTokens] = {}
+        self._within: PlaceClass | None = None
         self._own_keys = count(NO_SIGNATURE - 1, -1)
 
     def _forget(self, kept: object) -> None:
@@ -71,7 +71,7 @@ class DistinctGuide(RememberingGuide):
             finally:
                 self._within = None
 
-    def _found(self, state: int, spot: Spot) -> tuple[int, int]:
+    def _found(self, state: int, spot: PlaceClass) -> tuple[int, int]:
         """Return the mask key of a state in a spot, and its row."""
         # The chart's row comes first, since computing it forgets outdated signatures
         key, row = NO_SIGNATURE, super().row(spot.state)
@@ -94,7 +94,7 @@ class DistinctGuide(RememberingGuide):
                 known = self._masks.store(self._cache.rows, key, lacking)
         return key, known
 
-    def _looked(self, state: int, spot: Spot) -> tuple[Spot, int]:
+    def _looked(self, state: int, spot: PlaceClass) -> tuple[PlaceClass, int]:
         """Return the spot of a state, possibly settled by now, and the mask key; NO_SIGNATURE for the chart's mask."""
         if spot.unsafe is None:
             self._settled.look(spot, partial(self._allowed, spot), partial(self._trail, state))
@@ -110,7 +110,7 @@ class DistinctGuide(RememberingGuide):
         is_whole = spot.is_bare and self._settled.allows_all(spot, trail)
         return spot, NO_SIGNATURE if is_whole else self._lacking_key(spot, trail)
 
-    def _allowed(self, spot: Spot) -> Mask:
+    def _allowed(self, spot: PlaceClass) -> Mask:
         """Return a copy of the chart's mask in a spot."""
         while True:
             before = self._masks.evictions
@@ -119,7 +119,7 @@ class DistinctGuide(RememberingGuide):
             if self._masks.evictions == before:
                 return mask
 
-    def _lacking_key(self, spot: Spot, trail: JSONTrail) -> int:
+    def _lacking_key(self, spot: PlaceClass, trail: JSONTrail) -> int:
         """Return the mask key in a spot after a trail; NO_SIGNATURE for the chart's mask."""
         refused = self._refused(spot, trail, partial(self._allowed, spot))
         if refused is None:
@@ -137,7 +137,7 @@ class DistinctGuide(RememberingGuide):
         self._lacking.clear()
         self._lacks.clear()
 
-    def _without(self, mask: Mask, refused: Refused) -> Mask:
+    def _without(self, mask: Mask, refused: RefusedTokens) -> Mask:
         tokens = list(refused.tokens)
         for rest in refused.endings:
             few, many = self._summaries.ending_with(rest, is_word=refused.are_words)
@@ -149,7 +149,7 @@ class DistinctGuide(RememberingGuide):
             words[token >> 5] &= ~(1 << (token & 31))
         return mask
 
-    def _refused(self, spot: Spot, trail: JSONTrail, allowed: Copying) -> Refused | None:
+    def _refused(self, spot: PlaceClass, trail: JSONTrail, allowed: Copying) -> RefusedTokens | None:
         """Return the tokens that the chart allows in a spot and the trail refuses.
 
         Tables give the candidates; those that tables cannot decide are tried one by one. allowed: copies the chart's
@@ -175,9 +175,9 @@ class DistinctGuide(RememberingGuide):
                     if value in trail.frame.targets:
                         tried.update(tokens)
         refused += self._failed(spot, trail, tried - set(refused), allowed)
-        return Refused(endings, mode == WORD, tuple(sorted(set(refused)))) if refused or endings else None
+        return RefusedTokens(endings, mode == WORD, tuple(sorted(set(refused)))) if refused or endings else None
 
-    def _failed(self, spot: Spot, trail: JSONTrail, tried: set[int], allowed: Copying) -> list[int]:
+    def _failed(self, spot: PlaceClass, trail: JSONTrail, tried: set[int], allowed: Copying) -> list[int]:
         """Return those of the tried tokens that the chart allows in a spot and the trail refuses."""
         if not tried:
             return []
@@ -196,7 +196,7 @@ class DistinctGuide(RememberingGuide):
                 found.append(token)
         return found
 
-    def _matched(self, unsafe: Unsafe, trail: JSONTrail) -> tuple[set[int], list[int]]:
+    def _matched(self, unsafe: UnsafeTokens, trail: JSONTrail) -> tuple[set[int], list[int]]:
         """Return the tokens to try, given the values they contain, and the tokens that are refused for certain.
 
         The latter contain an item that has been written, in an array where equal items are never allowed.
@@ -341,7 +341,7 @@ class DistinctGuide(RememberingGuide):
 
     def enough(self, state: int, left: int) -> int | None:
         """See `LiftedGuide.enough`."""
-        left = left_of(left)
+        left = check_left(left)
         with self._lock, self._meter:
             place = self._ready(state)
             if place[0] == DEAD:
@@ -360,8 +360,8 @@ class DistinctGuide(RememberingGuide):
 
     def mask_within(self, state: int, left: int) -> Mask:
         """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
-        left = left_of(left)
-        state = state_of(state, MOST_LEFT)
+        left = check_left(left)
+        state = check_state(state, MAX_LEFT)
         allowed = self.mask(state).copy()
         with self._lock, self._meter:
             place = self._ready(state)
@@ -469,7 +469,7 @@ class DistinctGuide(RememberingGuide):
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
         """See `guides.healing.TrieGuide`."""
-        most = None if left is None else left_of(left)
+        most = None if left is None else check_left(left)
         after = self.after_tokens(state, node)
         with self._lock, self._meter:
             fit = {
@@ -486,7 +486,7 @@ class DistinctGuide(RememberingGuide):
 
     def chart_state(self, state: int) -> int:
         """Return the chart state of a state."""
-        return self._place(state_of(state, MOST_LEFT))[0]
+        return self._place(check_state(state, MAX_LEFT))[0]
 
     def describe(self, state: int) -> str:
         """Describe the next bytes that the chart allows."""

@@ -46,11 +46,11 @@ UNKNOWN, NOTHING = -2, -1
 NO_RIVALS, SOME_RIVALS, EARLY, NAMING, SETTLED, READ = range(6)
 """Knowledge about an item: it has no rivals; it has rivals; it may have rivals (also used between items); it has none,
 but a name in progress may equal an earlier one; it can equal no earlier value; only a full trail decides."""
-MOST_FOLLOWED = 256
+MAX_FOLLOWED = 256
 """Maximum number of tokens that `stays_roomy` follows to decide whether very many values remain possible."""
-MOST_ALIKE = 1 << 11
-"""Number of cached `Unsafe` sets, and of masks cached per `Met`."""
-MOST_SHARED = 64
+MAX_ALIKE = 1 << 11
+"""Number of cached `UnsafeTokens` sets, and of masks cached per `TrailEffects`."""
+MAX_SHARED = 64
 """Number of (containers, mode) pairs whose effects all guides of a vocabulary share."""
 
 
@@ -123,7 +123,7 @@ class _FirstItems(ReadPlaces, list[int]):
 
 
 @dataclass(slots=True)
-class Unsafe:
+class UnsafeTokens:
     """Tokens that a state of the chart allows and that some trails refuse.
 
     tested: tokens of which nothing is known; a trail must read them
@@ -153,11 +153,11 @@ class Unsafe:
         return self._every
 
 
-SAFE = Unsafe()
+SAFE = UnsafeTokens()
 """No token is refused by any trail."""
 
 
-class Narrow(NamedTuple):
+class NarrowTokens(NamedTuple):
     """Tokens after which a word cannot become very many values, with their bytes and a shortest ending, or None.
 
     powers: tokens that begin with e or E; others: the rest
@@ -167,7 +167,7 @@ class Narrow(NamedTuple):
     others: dict[int, bytes | None]
 
 
-class Met:
+class TrailEffects:
     """Effects of tokens on one trail without values, computed on demand. Hold the lock of `TokenSummaries`.
 
     effects: effects that may matter; tokens that need the same checks share one
@@ -251,12 +251,12 @@ class Effects:
             if kind not in readers:
                 readers[kind] = JSONTrails(canonical=kind[0], with_names=kind[1])
             self._reader: JSONTrails = readers[kind]
-        self._narrow: dict[int, Narrow] = {}
-        self._unsafe: dict[tuple[int, int, int, int], Unsafe] = {}
-        self._alike: dict[Any, Unsafe] = {}
-        self._mets: dict[tuple[int, int], Met] = {}
+        self._narrow: dict[int, NarrowTokens] = {}
+        self._unsafe: dict[tuple[int, int, int, int], UnsafeTokens] = {}
+        self._alike: dict[Any, UnsafeTokens] = {}
+        self._mets: dict[tuple[int, int], TrailEffects] = {}
 
-    def unsafe(self, state: int, number: int, mode: int, rivals: int, allowed: Callable[[], Mask]) -> Unsafe:
+    def unsafe(self, state: int, number: int, mode: int, rivals: int, allowed: Callable[[], Mask]) -> UnsafeTokens:
         """Return the allowed tokens that need a look at the trail, in a state of the chart.
 
         number: of the shape; rivals: NO_RIVALS, SOME_RIVALS, EARLY, ... For EARLY, tokens that end a string or word may
@@ -269,7 +269,7 @@ class Effects:
             note(self._unsafe, [key], known, MAX_KNOWN >> 4)
         return known
 
-    def _find_unsafe(self, allowed: Mask, key: tuple[int, int, int, int]) -> Unsafe:
+    def _find_unsafe(self, allowed: Mask, key: tuple[int, int, int, int]) -> UnsafeTokens:
         state, number, mode, rivals = key
         met = self._met(number, mode)
         tokens, groups, leaving = self._asked(allowed, met, number, mode, rivals)
@@ -282,12 +282,14 @@ class Effects:
         alike = (number, mode, rivals, tokens.tobytes(), after.tobytes())
         known = self._alike.get(alike)
         if known is None:
-            known = Unsafe()
+            known = UnsafeTokens()
             self._look_groups(after, met, tokens, groups, known, rivals=rivals)
-            note(self._alike, [alike], known, MOST_ALIKE)
+            note(self._alike, [alike], known, MAX_ALIKE)
         return known
 
-    def _asked(self, allowed: Mask, met: Met, number: int, mode: int, rivals: int) -> tuple[Tokens, Tokens, int]:
+    def _asked(
+        self, allowed: Mask, met: TrailEffects, number: int, mode: int, rivals: int
+    ) -> tuple[Tokens, Tokens, int]:
         """Return the tokens of a mask that may matter, the numbers of their effects, and a number of tokens.
 
         So many, the first ones, matter depending on the state after them.
@@ -307,13 +309,13 @@ class Effects:
             stay = np.array([each.stays and not self._has_names(each) for each in met.effects], np.bool_)[groups]
             order = np.r_[np.flatnonzero(onward), np.flatnonzero(~(onward | stay))]
             known = tokens[order], groups[order], int(np.count_nonzero(onward))
-            note(met.risky, [key], known, MOST_ALIKE)
+            note(met.risky, [key], known, MAX_ALIKE)
         return known
 
     def _has_names(self, effect: Effect) -> bool:
         return self.open_names and bool(effect.names)
 
-    def _grouped(self, met: Met, shape: Shape, tokens: list[int]) -> tuple[Tokens, Tokens]:
+    def _grouped(self, met: TrailEffects, shape: Shape, tokens: list[int]) -> tuple[Tokens, Tokens]:
         with self.summaries.lock:
             return met.grouped(tokens, lambda data: self._effect(met.blank, shape, data), self._texts)
 
@@ -355,7 +357,7 @@ class Effects:
         return Move(False, down, up, found.mode, stays, is_same, has_names, ends_name, first)
 
     def _look_groups(
-        self, after: Tokens, met: Met, tokens: Tokens, groups: Tokens, found: Unsafe, *, rivals: int
+        self, after: Tokens, met: TrailEffects, tokens: Tokens, groups: Tokens, found: UnsafeTokens, *, rivals: int
     ) -> None:
         """Fill in `found` for tokens, given their successors in the chart and effect numbers.
 
@@ -386,7 +388,7 @@ class Effects:
             else:
                 self._note(found, alike, effect, effect.names)
 
-    def _note(self, found: Unsafe, tokens: list[int], effect: Effect, names: frozenset[bytes]) -> None:
+    def _note(self, found: UnsafeTokens, tokens: list[int], effect: Effect, names: frozenset[bytes]) -> None:
         """Note the items and names that tokens contain."""
         for whole in effect.wholes:
             found.wholes.setdefault(whole, []).extend(tokens)
@@ -409,7 +411,7 @@ class Effects:
         name = self.continuations.bounds.some_name(state, at.mode, at.text)
         return None if name in effect.names else name
 
-    def _note_loose(self, state: int, blank: JSONTrail, effect: Effect, tokens: list[int], found: Unsafe) -> None:
+    def _note_loose(self, state: int, blank: JSONTrail, effect: Effect, tokens: list[int], found: UnsafeTokens) -> None:
         """Note tokens that matter if the container has rivals.
 
         If very many values remain possible inside an object that does not end, only the names that lead there matter.
@@ -426,7 +428,9 @@ class Effects:
         for name in names or ():
             found.named.setdefault(name, []).extend(tokens)
 
-    def _note_onward(self, state: int, blank: JSONTrail, effect: Effect, tokens: list[int], found: Unsafe) -> None:
+    def _note_onward(
+        self, state: int, blank: JSONTrail, effect: Effect, tokens: list[int], found: UnsafeTokens
+    ) -> None:
         """Note tokens in which something begins after which a completion may not exist."""
         at = effect.trail
         assert at is not None
@@ -460,13 +464,13 @@ class Effects:
                 return None
         return bounds.room(state, mode, kind, trail.text)
 
-    def narrow(self, state: int, allowed: Callable[[], Mask]) -> Narrow:
+    def narrow(self, state: int, allowed: Callable[[], Mask]) -> NarrowTokens:
         """Return tokens that continue a word in a chart state so that it can no longer become very many values."""
         known = self._narrow.get(state)
         if known is None:
             if len(self._narrow) >= MAX_KNOWN >> 4:
                 self._narrow.clear()
-            known = self._narrow[state] = Narrow({}, {})
+            known = self._narrow[state] = NarrowTokens({}, {})
             tokens = tokens_of(allowed() & ~self.summaries.ending)
             spend(EACH_TOKEN * len(tokens))
             for token, after in zip(tokens, self.steps.after_each(state, tokens).tolist(), strict=True):
@@ -481,7 +485,7 @@ class Effects:
         """Test whether very many values remain possible after a name in progress, for every next token."""
         bounds, summaries = self.continuations.bounds, self.summaries
         tokens = tokens_of(allowed & ~summaries.quoted)
-        if len(tokens) > MOST_FOLLOWED:
+        if len(tokens) > MAX_FOLLOWED:
             return False
         begin = joined(trail.text)
         for token, after in zip(tokens, self.steps.after_each(state, tokens).tolist(), strict=True):
@@ -490,7 +494,7 @@ class Effects:
                 return False
         return True
 
-    def met_words(self, narrow: Narrow, begin: bytes, targets: Targets) -> tuple[list[bytes], list[int]]:
+    def met_words(self, narrow: NarrowTokens, begin: bytes, targets: Targets) -> tuple[list[bytes], list[int]]:
         """Return the endings that make a word one of the targets, and the tokens after which it may have to be one."""
         ends = [head for head in self.summaries.enders_of(begin) if word_of(begin + head) in targets]
         endings = narrow.others
@@ -498,7 +502,7 @@ class Effects:
             endings = {**endings, **narrow.powers}
         return ends, [token for token, rest in endings.items() if rest is None or word_of(begin + rest) in targets]
 
-    def _met(self, number: int, mode: int) -> Met:
+    def _met(self, number: int, mode: int) -> TrailEffects:
         """Return the effects for containers of a shape, shared by all guides with the same string spelling."""
         own = self._mets.get((number, mode))
         if own is None:
@@ -506,9 +510,11 @@ class Effects:
             key = (self._reader.canonical, self._reader.with_names, shape.kinds, mode)
             with self.summaries.lock:
                 if key not in known:
-                    note(known, [key], Met(self._blank(self._reader, shape, mode), len(self._texts)), MOST_SHARED)
+                    note(
+                        known, [key], TrailEffects(self._blank(self._reader, shape, mode), len(self._texts)), MAX_SHARED
+                    )
                 own = known[key]
-            note(self._mets, [(number, mode)], own, MOST_SHARED)
+            note(self._mets, [(number, mode)], own, MAX_SHARED)
         return own
 
     def _effect(self, blank: JSONTrail, shape: Shape, data: bytes) -> Effect:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...errors import LimitError, SchemaError
 from ...kernels.answers import DEAD
-from ..given import MOST_LEFT, bytes_of, no_state, state_of
+from ..arguments import MAX_LEFT, check_bytes, check_state, state_error
 from ..graph.utf8 import EQUAL_ITEM
 from ..lift.lifted_guide import LiftedGuide
 from ..lift.table_guide import MAX_STEPS
@@ -12,7 +12,7 @@ from ..limits import spend
 from .continuations import At, ChartSteps, Continuations
 from .effects import Effects
 from .frames import JSONTrail
-from .settled import SettledSpots, Spot
+from .settled import PlaceClass, SettledSpots
 from .summaries import TokenSummaries
 from .trail import SPACE, Beginnings, ChartPlaces, JSONTrails
 
@@ -72,16 +72,16 @@ class RememberingGuide(LiftedGuide):
         self._closing.only_shortest = True
         # For each state from FIRST_NUMBER on: its spot, and its trail, or the key of the step to it (see `_step`) if
         # the trail has not been read. Two lists, since Python's garbage collector would traverse pairs
-        self._spots: list[Spot] = []
+        self._spots: list[PlaceClass] = []
         self._reads: list[JSONTrail | int] = []
         self._numbers: dict[tuple[int, bytes], int] = {}
 
-    def _spot(self, state: int) -> Spot | None:
+    def _spot(self, state: int) -> PlaceClass | None:
         """Return the spot of a state; None for the chart's own. Raises StateError."""
         if state < FIRST_NUMBER:
             return None
         if state - FIRST_NUMBER >= len(self._spots):
-            raise no_state(state)
+            raise state_error(state)
         return self._spots[state - FIRST_NUMBER]
 
     def _place(self, state: int) -> At:
@@ -96,7 +96,7 @@ class RememberingGuide(LiftedGuide):
         if isinstance(known, int):
             found = list[bytes]()
             while isinstance(known, int):
-                found.append(self._summaries.text(known & MOST_LEFT))
+                found.append(self._summaries.text(known & MAX_LEFT))
                 before = (known >> 32) - FIRST_NUMBER
                 known = self._reads[before]
             spend(EACH_READ + len(found))
@@ -151,7 +151,7 @@ class RememberingGuide(LiftedGuide):
         self._trails.states_bytes += size
         return self._add(self._settled.spot(state, trail), trail)
 
-    def _add(self, spot: Spot, known: JSONTrail | int) -> int:
+    def _add(self, spot: PlaceClass, known: JSONTrail | int) -> int:
         """Add a state in a spot, with its trail or the key of the step to it."""
         count, limits = len(self._spots), self._meter.limits
         if count >= limits.states:
@@ -279,7 +279,7 @@ class RememberingGuide(LiftedGuide):
 
     def read(self, state: int, data: bytes) -> int:
         """Return the state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
-        data = bytes_of(data)
+        data = check_bytes(data)
         with self._lock, self._meter:
             place = self._ready(state)[0]
             if place == DEAD or not data:
@@ -288,10 +288,10 @@ class RememberingGuide(LiftedGuide):
 
     def _ready(self, state: int) -> At:
         """Return the place of a state passed in by a caller, ready for kernels. Raises StateError."""
-        at = self._place(state_of(state, MOST_LEFT))
+        at = self._place(check_state(state, MAX_LEFT))
         return self._prepare(at[0]), at[1]
 
     def is_accepting(self, state: int) -> bool:
         """Test whether the text so far is complete; never inside a trail."""
-        state = state_of(state, MOST_LEFT)
+        state = check_state(state, MAX_LEFT)
         return self._spot(state) is None and super().is_accepting(state)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..protocol import DEAD, Mask
-from .effects import EARLY, NAMING, NO_RIVALS, READ, SETTLED, SOME_RIVALS, Effects, Move, Unsafe
+from .effects import EARLY, NAMING, NO_RIVALS, READ, SETTLED, SOME_RIVALS, Effects, Move, UnsafeTokens
 from .frames import (
     AFTER,
     FIRST,
@@ -40,7 +40,7 @@ NO_SIGNATURE = -2
 
 
 @dataclass(slots=True, eq=False)
-class Spot:
+class PlaceClass:
     """A class of places with equal chart state, containers around and mode.
 
     told: how much is known, a constant of `effects`
@@ -61,9 +61,9 @@ class Spot:
     is_unlike: bool
     is_between: bool
     is_piece: bool
-    moves: dict[int, Spot | None] = field(default_factory=dict[int, "Spot | None"], init=False)
+    moves: dict[int, PlaceClass | None] = field(default_factory=dict[int, "PlaceClass | None"], init=False)
     exits: dict[int, int] = field(default_factory=dict[int, int], init=False)
-    unsafe: Unsafe | None = None
+    unsafe: UnsafeTokens | None = None
     is_roomy: bool = False
     is_bare: bool = False
     is_plain: bool = False
@@ -88,14 +88,14 @@ class SettledSpots:
         self._open_names = effects.open_names
         self._follows_items = self._trails.canonical and not items.beside_free
         self._scarce = scarce
-        self._spots: dict[tuple[int, int, int, int, bool], Spot] = {}
+        self._spots: dict[tuple[int, int, int, int, bool], PlaceClass] = {}
 
     def forget_signatures(self) -> None:
         """Reset the signatures of spots, since the chart is about to renumber them."""
         for spot in self._spots.values():
             spot.signature = NO_SIGNATURE
 
-    def spot(self, state: int, trail: JSONTrail) -> Spot:
+    def spot(self, state: int, trail: JSONTrail) -> PlaceClass:
         """Return the spot of a place."""
         shape, told = self._trails.shapes[trail.frame.shape], self._told(state, trail)
         is_unlike = False
@@ -108,14 +108,14 @@ class SettledSpots:
             is_unlike = not is_piece and frame.written is not None and not frame.written.has_whole
         return self._at(state, trail.frame.shape, trail.mode, told, is_unlike)
 
-    def _at(self, state: int, shape: int, mode: int, told: int, is_unlike: bool) -> Spot:
+    def _at(self, state: int, shape: int, mode: int, told: int, is_unlike: bool) -> PlaceClass:
         key = (state, shape, mode, told, is_unlike)
         known = self._spots.get(key)
         if known is None:
             is_between = not self._trails.shapes[shape].depth
             is_new = (mode == TEXT and is_between) or (mode == NAME_TEXT and self._open_names)
             is_piece = told == NAMING or (told == EARLY and is_new)
-            known = self._spots[key] = Spot(*key, is_between, is_piece)
+            known = self._spots[key] = PlaceClass(*key, is_between, is_piece)
             self._trails.states_bytes += EACH_SPOT
         return known
 
@@ -161,7 +161,7 @@ class SettledSpots:
 
     # Moves
 
-    def after(self, spot: Spot, token: int) -> Spot | None:
+    def after(self, spot: PlaceClass, token: int) -> PlaceClass | None:
         """Return the spot after a token; None if the trail must be read, the array ends, or the token is refused."""
         if token in spot.moves:
             return spot.moves[token]
@@ -183,7 +183,7 @@ class SettledSpots:
             spot.exits[token] = state
         return self._moved(spot, token, None if move.ends else self._target(spot, move, state, stays=stays))
 
-    def after_at_once(self, spot: Spot, token: int) -> Spot | None:
+    def after_at_once(self, spot: PlaceClass, token: int) -> PlaceClass | None:
         """Return `after` if that takes at most one kernel call; else None."""
         if not (spot.told == SETTLED or spot.is_piece) or token in spot.moves:
             return None
@@ -193,7 +193,7 @@ class SettledSpots:
             return None
         return self._moved(spot, token, self._target(spot, move, state, stays=True))
 
-    def _move(self, spot: Spot, token: int) -> Move | None:
+    def _move(self, spot: PlaceClass, token: int) -> Move | None:
         """Return the move of an allowed token; None if it contains names that may be used already."""
         move = self._effects.move(spot.shape, spot.mode, token)
         if move is None or not self._open_names:
@@ -201,24 +201,24 @@ class SettledSpots:
         # The name in progress is used by no other member where the item is settled.
         return None if move.has_names or (move.ends_name and spot.told != SETTLED) else move
 
-    def _moved(self, spot: Spot, token: int, after: Spot | None) -> Spot | None:
+    def _moved(self, spot: PlaceClass, token: int, after: PlaceClass | None) -> PlaceClass | None:
         spot.moves[token] = after
         self._trails.states_bytes += EACH_MOVE
         return after
 
-    def _stays(self, spot: Spot, move: Move) -> bool:
+    def _stays(self, spot: PlaceClass, move: Move) -> bool:
         """Test whether an allowed token stays in the same item, which remains at least as settled."""
         if spot.told == SETTLED:
             return move.stays
         return spot.is_piece and move.is_same and move.mode == spot.mode
 
-    def _is_to_be_read(self, spot: Spot, move: Move) -> bool:
+    def _is_to_be_read(self, spot: PlaceClass, move: Move) -> bool:
         """Test whether an item ends in a token after which the trail must be read."""
         if move.stays or (spot.is_between and spot.mode in (ITEM, AFTER)):
             return False
         return spot.told == EARLY or not self._trails.shapes[spot.shape].is_outer or not self._follows_items
 
-    def _target(self, spot: Spot, move: Move, state: int, *, stays: bool) -> Spot | None:
+    def _target(self, spot: PlaceClass, move: Move, state: int, *, stays: bool) -> PlaceClass | None:
         """Return the spot after a move; None if that depends on written values."""
         shape = spot.shape
         for _ in range(move.down):
@@ -240,7 +240,7 @@ class SettledSpots:
 
     # Masks
 
-    def look(self, spot: Spot, allowed: Copying, trail: Callable[[], JSONTrail]) -> None:
+    def look(self, spot: PlaceClass, allowed: Copying, trail: Callable[[], JSONTrail]) -> None:
         """Compute the tokens that some trails at a spot refuse, if not known.
 
         trail: reads one of these trails
@@ -267,7 +267,7 @@ class SettledSpots:
         spot.is_roomy = is_roomy
         spot.unsafe = unsafe
 
-    def allows_all(self, spot: Spot, trail: JSONTrail) -> bool:
+    def allows_all(self, spot: PlaceClass, trail: JSONTrail) -> bool:
         """Test whether a trail refuses nothing in a bare spot with a piece in progress."""
         piece, written, unsafe = self._trails.piece(trail), trail.frame.written, spot.unsafe
         assert written is not None and unsafe is not None
@@ -275,7 +275,7 @@ class SettledSpots:
             return False
         return not written.ends(piece, self._summaries.closers.keys())
 
-    def unsafe(self, spot: Spot, trail: JSONTrail, allowed: Copying) -> Unsafe:
+    def unsafe(self, spot: PlaceClass, trail: JSONTrail, allowed: Copying) -> UnsafeTokens:
         """Return the tokens that may be refused in a spot: by any trail, or by trails with rivals iff this has some."""
         frame = trail.frame
         if spot.unsafe is not None and (spot.told == SETTLED or spot.is_between or spot.is_piece):
@@ -283,7 +283,7 @@ class SettledSpots:
         rivals = SOME_RIVALS if frame.rivals else NO_RIVALS
         return self._effects.unsafe(spot.state, frame.shape, trail.mode, rivals, allowed)
 
-    def is_inside(self, spot: Spot) -> bool:
+    def is_inside(self, spot: PlaceClass) -> bool:
         """Test whether all texts that reach a spot's chart state are within an item, and so have a trail."""
         if spot.told == READ or not self._follows_items or self._trails.with_names:
             return False

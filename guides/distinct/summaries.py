@@ -22,7 +22,7 @@ from .values import EMPTY, Value, word_of
 
 Mask = NDArray[np.uint32]
 
-MOST_SPELT = 1 << 14
+MAX_SPELT = 1 << 14
 """Maximum number of texts with cached tokens."""
 MOST_LISTED = 32
 """Number of tokens that are removed from a mask one by one."""
@@ -204,7 +204,7 @@ class TokenSummaries:
             ids = self._trie.ids  # in the order of their bytes
             first = bisect_left(ids, text, key=self.text)
             known = tuple(ids[first : bisect_right(ids, text, first, key=self.text)].tolist())
-            if len(self._spelling) >= MOST_SPELT:
+            if len(self._spelling) >= MAX_SPELT:
                 self._spelling.clear()
             self._spelling[text] = known
         return known

@@ -39,7 +39,7 @@ from ...kernels.jit.aliases import Ints
 from ...tokenizers_adapter import Vocabulary
 from ..automata.byte_table import OUTSIDE, WORD, last_character
 from ..automata.charsets import unicode_class
-from ..automata.dfa import Numbers
+from ..automata.dfa import StateNumbering
 from ..chart.automaton import ChartAutomaton
 from ..graph.utf8 import CONTINUATION
 from ..limits import spend
@@ -56,7 +56,7 @@ MAX_NODES = 20_000
 STEPS_PER_NODE = 300
 
 
-class Count(NamedTuple):
+class GapProgress(NamedTuple):
     """The progress of a node in its gap; nodes with equal gap and `inside` are comparable.
 
     words, chars: counted so far; exact: the number of words must match, so that nodes with others are no substitute
@@ -85,7 +85,7 @@ class GoalMachine:
         self.edges: list[list[tuple[Bytes, int]]] = []
         self.links: list[list[tuple[int, int]]] = []
         self.resets: dict[int, int] = {}
-        self.counts: dict[int, Count] = {}
+        self.counts: dict[int, GapProgress] = {}
         self.has_words = False
         self._vocabulary = vocabulary
         self.start = self._loop()
@@ -170,7 +170,7 @@ class GoalMachine:
                 continue
             node = nodes[place] = self._node()
             better = -words if gap.max_words is None else words
-            self.counts[node] = Count(number, inside, better, chars, exact)
+            self.counts[node] = GapProgress(number, inside, better, chars, exact)
             if words >= gap.min_words:
                 self.links[node].append((end, ALWAYS))
             pending += [after for _, after in _moves(gap, most, place)]
@@ -308,7 +308,7 @@ class NodeSets:
         self._characters = last_character(unicode_class("w") if machine.has_words else ())
         self._classes, self._bytes = _byte_classes(machine)
         self._moved: dict[tuple[Threads, int, int], Threads] = {}
-        self._numbers: Numbers[tuple[int, Threads]] = Numbers()
+        self._numbers: StateNumbering[tuple[int, Threads]] = StateNumbering()
         self.states = self._numbers.states
         self._number(OUTSIDE, self._closed({(machine.start, False)}, OUTSIDE))
 
@@ -393,7 +393,7 @@ class NodeSets:
 class _Front:
     """The Pareto front of counts: the fewest words and characters in each gap."""
 
-    def __init__(self, counts: Iterable[Count]) -> None:
+    def __init__(self, counts: Iterable[GapProgress]) -> None:
         self._fewest: dict[tuple[int, bool, int], int] = {}  # fewest chars by gap, inside and exact words
         self._steps: dict[tuple[int, bool], list[tuple[int, int]]] = {}  # words ascend, characters descend
         for count in sorted(counts):
@@ -404,7 +404,7 @@ class _Front:
             if not steps or count.chars < steps[-1][1]:
                 steps.append((count.words, count.chars))
 
-    def is_beyond(self, count: Count | None) -> bool:
+    def is_beyond(self, count: GapProgress | None) -> bool:
         """Test whether another count is smaller in one component and not greater in the other."""
         if count is None:
             return False
@@ -423,11 +423,11 @@ def _byte_classes(machine: GoalMachine) -> tuple[NDArray[np.int64], list[int]]:
     return classes.reshape(-1), first.tolist()
 
 
-MOST_PLACES = 60_000
+MAX_PLACES = 60_000
 STEPS_PER_PLACE = 200
 
 
-class Entered(NamedTuple):
+class RuleEntry(NamedTuple):
     """A rule, by its start node, and the joint goal state on entry."""
 
     rule: int
@@ -437,7 +437,7 @@ class Entered(NamedTuple):
 class ProductState(NamedTuple):
     """A node inside an entered rule, the count there, and the joint goal state."""
 
-    within: Entered
+    within: RuleEntry
     node: int
     counted: int
     goals: int
@@ -451,7 +451,7 @@ class ProductNode(NamedTuple):
     is_final: bool
 
 
-def may_meet(automaton: ChartAutomaton, goals: Sequence[GoalAutomaton], most: int = MOST_PLACES) -> bool:
+def may_meet(automaton: ChartAutomaton, goals: Sequence[GoalAutomaton], most: int = MAX_PLACES) -> bool:
     """Test whether some text of a constraint may meet all goals.
 
     The first pass ignores counters and sets; a second one respects them, except for large sets. Returns True if the
@@ -470,12 +470,12 @@ class _Product:
         self._automaton, self._goals, self._counts = automaton, goals, counts
         self.has_counters = False
         self._nodes: dict[int, ProductNode] = {}
-        self._joint: Numbers[tuple[int, ...]] = Numbers()
+        self._joint: StateNumbering[tuple[int, ...]] = StateNumbering()
         self._rows: dict[int, list[int]] = {}
         self._seen: set[ProductState] = set()
         self._pending: list[ProductState] = []
-        self._callers: dict[Entered, set[tuple[Entered, int, int]]] = {}
-        self._ends: dict[Entered, set[int]] = {}
+        self._callers: dict[RuleEntry, set[tuple[RuleEntry, int, int]]] = {}
+        self._ends: dict[RuleEntry, set[int]] = {}
 
     def is_cut(self, most: int) -> bool:
         """Test whether there are more than `most` states."""
@@ -483,7 +483,7 @@ class _Product:
 
     def may_end(self, most: int) -> bool:
         """Test whether the text may end with all goals met; True beyond `most` states."""
-        root = Entered(self._automaton.rule, self._joint[tuple(0 for _ in self._goals)])
+        root = RuleEntry(self._automaton.rule, self._joint[tuple(0 for _ in self._goals)])
         self._enter(root)
         while self._pending:
             spend(STEPS_PER_PLACE)
@@ -496,7 +496,7 @@ class _Product:
         places = self._joint.states[goals]
         return all(goal.met[place] for goal, place in zip(self._goals, places, strict=True))
 
-    def _enter(self, rule: Entered) -> None:
+    def _enter(self, rule: RuleEntry) -> None:
         self._callers[rule], self._ends[rule] = set(), set()
         self._push(ProductState(rule, rule.rule, 0, rule.goals))
 
@@ -513,7 +513,7 @@ class _Product:
                 self._push(place._replace(node=target, goals=goals))
         for kind, target, argument in node.links:
             if kind == CALL:
-                self._call(place, Entered(target, place.goals), argument)
+                self._call(place, RuleEntry(target, place.goals), argument)
             elif (count := self._behind(place.node, kind, argument, place.counted)) is not None:
                 self._push(place._replace(node=target, counted=count))
         if node.is_final and place.goals not in self._ends[place.within]:
@@ -521,7 +521,7 @@ class _Product:
             for outer, after, count in self._callers[place.within]:
                 self._push(ProductState(outer, after, count, place.goals))
 
-    def _call(self, place: ProductState, rule: Entered, after: int) -> None:
+    def _call(self, place: ProductState, rule: RuleEntry, after: int) -> None:
         """Enter a rule that returns to the node `after`."""
         if rule not in self._callers:
             self._enter(rule)

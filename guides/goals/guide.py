@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from ...checks import brief
 from ...errors import LanguageError, LimitError, OptionError
+from ..arguments import check_bytes, check_left, check_token, state_error, states_of
 from ..explain import NOTHING, expected
 from ..free_guide import FreeGuide
-from ..given import bytes_of, left_of, no_state, states_of, token_of
 from ..lift.table_guide import StateTableGuide
 from ..limits import Limits, Meter
 from ..locks import new_lock
-from ..pictures import MAX_PICTURED, Drawable, Joined, Picture, refuse_tokens
+from ..pictures import MAX_PICTURED, Drawable, Picture, PictureBuilder, refuse_tokens
 from ..protocol import DEAD, NEVER, ByteGuide, Mask
 from .completion import MAX_SEARCHED, FreeCompletion, GoalCompletion, SearchedCompletion
 from .joint import START, GoalTokens, Joint, JointSteps
@@ -82,7 +82,7 @@ class GoalGuide(StateTableGuide, Drawable):
     def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
         """Draw a box with an arrow to each goal, and one to the picture of the child."""
         refuse_tokens(tokens, "goals")
-        drawn = Joined(states_of(max_states))
+        drawn = PictureBuilder(states_of(max_states))
         both = drawn.box("a text")
         for goal in self.goals:
             drawn.arrow(both, drawn.box(repr(goal)), "contains")
@@ -106,7 +106,7 @@ class GoalGuide(StateTableGuide, Drawable):
 
     def progress_after(self, state: int, token: int) -> int:
         """Return the progress after an allowed token, including EOS."""
-        token = token_of(token, self._vocabulary.size)
+        token = check_token(token, self._vocabulary.size)
         if token < 0 or token in self._eos:
             return self.progress(state)
         state = self._alive(state)
@@ -136,7 +136,7 @@ class GoalGuide(StateTableGuide, Drawable):
 
     def read(self, state: int, data: bytes) -> int:
         """Return the state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
-        state, data = self._joint.check(state), bytes_of(data)
+        state, data = self._joint.check(state), check_bytes(data)
         if state == DEAD:
             return DEAD
         with self._lock, self._meter:
@@ -157,7 +157,7 @@ class GoalGuide(StateTableGuide, Drawable):
 
     def fits(self, state: int, left: int) -> bool:
         """Test whether `distance(state) <= left`; faster than `distance` for a large `left`."""
-        state, left = self._joint.check(state), left_of(left)
+        state, left = self._joint.check(state), check_left(left)
         if state == DEAD:
             return left >= NEVER
         with self._lock, self._meter:
@@ -165,7 +165,7 @@ class GoalGuide(StateTableGuide, Drawable):
 
     def mask_within(self, state: int, left: int) -> Mask:
         """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
-        return self._mask(self._joint.check(state), left_of(left))
+        return self._mask(self._joint.check(state), check_left(left))
 
     def advancing(self, state: int) -> Mask:
         """Return the allowed tokens that increase the progress: uint32 [ceil(V / 32)]."""
@@ -176,7 +176,7 @@ class GoalGuide(StateTableGuide, Drawable):
         state = self._alive(state)
         with self._lock, self._meter:
             options = self._options_of(state, node)
-            chosen = self._fitting(options, None if left is None else left_of(left))
+            chosen = self._fitting(options, None if left is None else check_left(left))
             return self._tables.pack(options.tokens(chosen), node)
 
     def distance_below(self, state: int, node: int) -> int:
@@ -198,7 +198,7 @@ class GoalGuide(StateTableGuide, Drawable):
         """Return a live state as an int. Raises StateError for DEAD and for unknown states."""
         state = self._joint.check(state)
         if state == DEAD:
-            raise no_state(state)
+            raise state_error(state)
         return state
 
     def _distance(self, state: int) -> int:

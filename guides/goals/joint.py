@@ -1,7 +1,7 @@
 """Joint states of a guide and goals, and their transitions.
 
-`GoalTokens` has a goal's transitions over the tokens of a vocabulary, and its distances. `Child` is the guide, as the
-search needs it.
+`GoalTokens` has a goal's transitions over the tokens of a vocabulary, and its distances. `ChildGuide` is the guide, as
+the search needs it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ...checks import conforms
+from ...checks import implements
 from ...errors import LanguageError
 from ...kernels.answers import NEVER
 from ...kernels.jit.aliases import Ints
 from ...tokenizers_adapter import Vocabulary
-from ..given import state_of
+from ..arguments import check_state
 from ..lift.tables import VocabularyTables
 from ..limits import spend
 from ..protocol import DEAD, ByteGuide, tokens_of
@@ -117,7 +117,7 @@ def _steps_to(goal: NDArray[np.bool_], after: Ints) -> Ints:
 
 
 @runtime_checkable
-class Child(Protocol):
+class ChildGuide(Protocol):
     """The transitions and bounds of a guide that the search needs; see `LiftedGuide`, whose names these are."""
 
     def after_bytes(self, state: int) -> Ints:
@@ -183,7 +183,7 @@ class Joint:
     def __init__(self, guide: ByteGuide, goals: Sequence[GoalTokens], tables: VocabularyTables) -> None:
         self.guide = guide
         self.goals = goals
-        self.child: Child = guide if conforms(guide, Child) else OtherChild(guide, tables)
+        self.child: ChildGuide = guide if implements(guide, ChildGuide) else OtherChild(guide, tables)
         self.members: list[tuple[int, ...]] = []
         self._numbers: dict[tuple[int, ...], int] = {}
         self._deepest = max(tables.trie.deepest, 1)
@@ -200,7 +200,7 @@ class Joint:
 
     def check(self, state: int) -> int:
         """Return a state, possibly DEAD, as an int. Raises StateError for anything else."""
-        return state_of(state, len(self.members))
+        return check_state(state, len(self.members))
 
     @property
     def held_bytes(self) -> int:

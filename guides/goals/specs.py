@@ -8,9 +8,9 @@ from operator import index
 from types import EllipsisType
 from typing import Any, Protocol, runtime_checkable
 
-from ...checks import any_text_of, brief, items_of, switch
+from ...checks import brief, check_any_text, check_bool, items_of
 from ...errors import LimitError, OptionError
-from ..given import bytes_of
+from ..arguments import check_bytes
 
 MAX_PARTS = 20_000
 
@@ -29,7 +29,7 @@ class Phrase:
     def __init__(self, text: str | bytes | Sequence[int], word: bool = False) -> None:
         value = _phrase(text)
         object.__setattr__(self, "text", value)
-        object.__setattr__(self, "word", switch(word, "Phrase: word"))
+        object.__setattr__(self, "word", check_bool(word, "Phrase: word"))
 
     def __repr__(self) -> str:
         text = list(self.text) if isinstance(self.text, tuple) else self.text
@@ -221,9 +221,9 @@ def _is_known(goal: Goal, known: set[Goal]) -> bool:
 
 def _phrase(text: Any) -> str | bytes | tuple[int, ...]:
     if isinstance(text, str):
-        value: str | bytes | tuple[int, ...] = any_text_of(text, "a phrase")
+        value: str | bytes | tuple[int, ...] = check_any_text(text, "a phrase")
     elif isinstance(text, bytes):
-        value = bytes_of(text)
+        value = check_bytes(text)
     else:
         try:
             value = tuple(map(index, text))
@@ -258,7 +258,7 @@ def _template_part(part: Any, word: Any) -> Goal | Gap:
 
 def _worded(name: str, goal: Any, word: Any) -> Any:
     """Convert a string to a phrase. word: whether the phrase keeps word boundaries"""
-    keeps = switch(word, f"{name}: word")
+    keeps = check_bool(word, f"{name}: word")
     return Phrase(goal, keeps) if isinstance(goal, str) else goal
 
 

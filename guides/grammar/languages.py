@@ -9,7 +9,7 @@ import numpy as np
 from ...kernels.answers import DEAD
 from ..automata.byte_table import byte_table
 from ..automata.charsets import contains, segments_of
-from ..automata.conditions import Automaton, Together, automaton
+from ..automata.conditions import Automaton, JointConditions, automaton
 from ..automata.dfa import minimise
 from ..automata.positions import too_many_states
 from ..regex.tree import ANY, ANY_TEXT
@@ -21,12 +21,12 @@ MAX_STATES = 50_000
 def common(wanted: ListOf[Node], unwanted: ListOf[Node]) -> Node:
     """Return the texts in all wanted languages and in no unwanted one. Raises LimitError."""
     flags = [True] * len(wanted) + [False] * len(unwanted)
-    return _table(automaton(Together([*wanted, *unwanted]), flags, MAX_STATES))
+    return _table(automaton(JointConditions([*wanted, *unwanted]), flags, MAX_STATES))
 
 
 def shortest(node: Node, stop: str = "") -> Node:
     """Return the texts of which no proper prefix is a text too, without the stop at their end. Raises LimitError."""
-    machine = automaton(Together([node]), [True], MAX_STATES)
+    machine = automaton(JointConditions([node]), [True], MAX_STATES)
     rows = [
         [DEAD] * len(machine.atoms) if accepting else row
         for row, accepting in zip(machine.rows, machine.accepting, strict=True)

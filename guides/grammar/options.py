@@ -6,7 +6,7 @@ from typing import Any
 
 from ...checks import brief, lone_surrogate
 from ...errors import GrammarError, OptionError
-from ..given import text_of
+from ..arguments import text_of
 
 NO_TEXT = (
     "not supported, because grammars describe text; name the tokens, <|im_end|> or <[5,7-9]>, or write the text that "

@@ -19,7 +19,7 @@ from ...kernels.chart.layout import GraphArrays as GraphArrays
 from ...kernels.chart.rows import FIRST_LEAD
 from ...kernels.jit.aliases import Ints
 from ...kernels.jit.compiling import call
-from ..kept import kept
+from ..cached import cached
 from ..limits import spend, spend_growth
 from ..syntax import Ranges
 from .utf8 import NO_EXITS, ByteFragment
@@ -27,7 +27,7 @@ from .utf8 import NO_EXITS, ByteFragment
 Span = tuple[int, int, int]
 
 
-@kept(256, 8 << 20)
+@cached(256, 8 << 20)
 def span_of(ranges: Ranges) -> Span:
     """Convert a set of characters to a row of Graph.spans; lead bytes need all their characters in the set."""
     bits = 0
@@ -76,7 +76,7 @@ class Fragment(NamedTuple):
 GROWTH, FEW = 40, 64
 
 
-class Records:
+class RecordArray:
     """A growing int32 array [n, width]; `array` has spare capacity, `count` rows are in use."""
 
     def __init__(self, width: int, capacity: int) -> None:
@@ -126,7 +126,7 @@ Copy = tuple[ByteFragment, int, int, int, int]
 _LARGE = 1 << 16
 
 
-def make_copies(asked: Iterable[Copy], nodes: Records, edges: Records, links: Records) -> None:
+def make_copies(asked: Iterable[Copy], nodes: RecordArray, edges: RecordArray, links: RecordArray) -> None:
     """Write the copies. Raises Cancelled between parts of large ones; no edge leads to these yet."""
     for fragment, *given in asked:
         ends, exits, size = fragment.ends, fragment.exits, len(fragment.ends)
@@ -162,12 +162,12 @@ class ArrayGraph:
     """The growing arrays of kernels/chart/layout.py. rule, counter: given to new nodes"""
 
     def __init__(self) -> None:
-        self._nodes = Records(8, 512)
-        self._edges = Records(3, 1024)
-        self._links = Records(3, 512)
-        self._counters = Records(2, 8)
+        self._nodes = RecordArray(8, 512)
+        self._edges = RecordArray(3, 1024)
+        self._links = RecordArray(3, 512)
+        self._counters = RecordArray(2, 8)
         self._counters.reserve(1)
-        self._guards = Records(4, 8)
+        self._guards = RecordArray(4, 8)
         self._spans: dict[Span, int] = {(0, 0, 0): 0}
         self._span_array = np.zeros((1, 3), np.uint64)
         # Pending records, three numbers each; one bulk write is several times faster.

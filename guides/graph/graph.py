@@ -1,6 +1,6 @@
 """The graph that a constraint is lowered to: nodes with byte edges and links, extended during exploration.
 
-`Later` holds the callbacks for lazy parts; a `NamedRule` describes a lazy rule.
+`DeferredCallbacks` holds the callbacks for lazy parts; a `NamedRule` describes a lazy rule.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class NamedRule(ABC):
         return HEAVY
 
 
-class Later:
+class DeferredCallbacks:
     """Callbacks used during exploration: bodies of lazy nodes, promises, weights of sets, names of rules.
 
     targets, lacking: the target and the promise without missing bits of a node. They are separate dicts of ints,
@@ -135,7 +135,7 @@ class Graph(ArrayGraph):
 
     def __init__(self) -> None:
         super().__init__()
-        self._later = Later()
+        self._later = DeferredCallbacks()
         self._lazy: list[int] = []
         self._offered: list[int] = []
         self._terminals: list[tuple[int, int, str]] = []
@@ -296,7 +296,7 @@ class Graph(ArrayGraph):
         self._lazy.append(node)
         self._later.promises[node] = promise
 
-    def hand_over(self) -> Later:
+    def hand_over(self) -> DeferredCallbacks:
         """Hand the callbacks over to the caller, who keeps them alive; the graph keeps a weak reference.
 
         The callbacks refer to the graph. Without the cycle, both are freed at once rather than by the garbage

@@ -15,7 +15,7 @@ import numpy as np
 from ...errors import LanguageError, LimitError
 from ...kernels.answers import NOWHERE
 from ...kernels.chart.layout import CALL, EPSILON, INCREMENT, LEAVE, UNBOUNDED
-from ..kept import kept
+from ..cached import cached
 from ..limits import spend
 from ..syntax import Alternation, Chars, Literal, Node, Ranges, Reference, Repeat, Sequence, Table
 from .graph import Edge, Graph, Link
@@ -323,7 +323,7 @@ class Lowering:
         return self._instance(known[1], target)
 
 
-@kept(256, 64 << 20)
+@cached(256, 64 << 20)
 def fragment_of_table(table: Table) -> ByteFragment:
     """Convert a table to a fragment."""
     count = len(table.transitions)

@@ -28,7 +28,7 @@ _AT_ONCE = 1 << 13
 _NODE_BYTES = 64
 
 
-class Beside(NamedTuple):
+class ByteRuns(NamedTuple):
     """An automaton for kernels/trie/texts.py: its byte runs, offsets of each state's runs, most runs of a state."""
 
     runs: Ints
@@ -36,13 +36,13 @@ class Beside(NamedTuple):
     most: int
 
 
-NOTHING = Beside(np.zeros((0, 3), np.int32), np.zeros(1, np.int64), 0)
+NOTHING = ByteRuns(np.zeros((0, 3), np.int32), np.zeros(1, np.int64), 0)
 
 
-def beside(runs: Sequence[Sequence[tuple[int, int, int]]]) -> Beside:
+def beside(runs: Sequence[Sequence[tuple[int, int, int]]]) -> ByteRuns:
     """Build an automaton from the runs of each state: (first byte, last byte, target or WAY_OUT)."""
     listed = np.array([run for found in runs for run in found], np.int32).reshape(-1, 3)
-    return Beside(listed, np.cumsum([0, *map(len, runs)]), max(map(len, runs)))
+    return ByteRuns(listed, np.cumsum([0, *map(len, runs)]), max(map(len, runs)))
 
 
 def text_tree(texts: Sequence[bytes]) -> ByteFragment:
@@ -53,12 +53,12 @@ def text_tree(texts: Sequence[bytes]) -> ByteFragment:
     return _grown(texts, WAY_OUT, NOTHING, NOWHERE)
 
 
-def all_but_texts(texts: Sequence[bytes], automaton: Beside) -> ByteFragment:
+def all_but_texts(texts: Sequence[bytes], automaton: ByteRuns) -> ByteFragment:
     """Build the language of an automaton, from state 0 to its exit, without texts as for `text_tree`."""
     return _grown(texts, NOWHERE, automaton, 0)
 
 
-def _grown(texts: Sequence[bytes], behind: int, automaton: Beside, start: int) -> ByteFragment:
+def _grown(texts: Sequence[bytes], behind: int, automaton: ByteRuns, start: int) -> ByteFragment:
     data = b"".join(texts)
     bounds = np.array([0, *accumulate(map(len, texts))], np.int64)
     most = len(data) + len(automaton.offsets)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ...kernels.answers import NOWHERE
 from ...kernels.utf8 import FIRST_NEXT, FORMS, LAST_LEAD, LAST_NEXT, LEAD, MORE
-from ..kept import kept
+from ..cached import cached
 from ..syntax import Ranges
 
 NO_EXITS: NDArray[np.int32] = np.zeros(0, np.int32)
@@ -29,7 +29,7 @@ class ByteFragment:
     exits: NDArray[np.int32] = field(default_factory=lambda: NO_EXITS)
 
 
-class Lead(NamedTuple):
+class LeadBytes(NamedTuple):
     """Lead bytes of characters with `follow` continuation bytes; byte minus offset has the code point's high bits."""
 
     first: int
@@ -45,12 +45,12 @@ CONTINUATION = range(FIRST_NEXT, LAST_NEXT + 1)
 """Continuation bytes; the bytes below them are ASCII."""
 
 
-def _leads() -> tuple[Lead, ...]:
-    leads: list[Lead] = []
+def _leads() -> tuple[LeadBytes, ...]:
+    leads: list[LeadBytes] = []
     for follow in (1, 2, 3):
         forms = FORMS[FORMS[:, MORE] == follow - 1]
         first, last = int(forms[:, LEAD].min()), int(forms[:, LAST_LEAD].max())
-        leads.append(Lead(first, last, 0xFF ^ (0xFF >> (follow + 1)), follow))
+        leads.append(LeadBytes(first, last, 0xFF ^ (0xFF >> (follow + 1)), follow))
     return tuple(leads)
 
 
@@ -119,7 +119,7 @@ def _split(low: int, high: int) -> int | None:
     return None
 
 
-@kept(512, 16 << 20)
+@cached(512, 16 << 20)
 def byte_fragment(ranges: Ranges) -> ByteFragment:
     """Build the minimal deterministic automaton of one character of `ranges`."""
     tree: Tree = {}

@@ -26,7 +26,7 @@ from .witness.objects import ANY_NAME
 from .witness.strings import PatternLanguage
 from .witness.witnesses import Witnesses, conflict
 
-MOST_KEYWORDS = 120
+MAX_KEYWORDS = 120
 """Maximum number of keywords for `clashing`, which compiles a schema without each of them."""
 
 
@@ -37,7 +37,7 @@ def clashing(schema: Any, is_impossible: Callable[[Any], bool]) -> list[str]:
     LimitError
     Keywords are removed one by one, outer ones first, and stay removed if the rest still has no value.
     """
-    if _size(schema) > MOST_KEYWORDS:
+    if _size(schema) > MAX_KEYWORDS:
         return []
     left, kept = deque(_members("#", schema)), list[str]()
     while left:

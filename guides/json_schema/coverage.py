@@ -26,7 +26,7 @@ SEPARABLE = frozenset(
 TURNED = ("not", "if", "oneOf")
 """Keywords within which removing a keyword may narrow the schema; they are left out as a whole."""
 NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
-MOST_LEFT_OUT = 64
+MAX_LEFT_OUT = 64
 ANNOTATIONS = frozenset(
     (
         *("id", "title", "description", "default", "examples", "example", "deprecated", "readOnly", "writeOnly"),
@@ -34,14 +34,14 @@ ANNOTATIONS = frozenset(
     )
 )
 """Keywords without conditions, including those of OpenAPI; names that begin with $ are tested separately."""
-MOST_STRANGE = 64
+MAX_STRANGE = 64
 """Maximum number of unknown names compared with keywords; each takes a third of a millisecond."""
 ALIKE = 0.82
 """Minimum similarity of a keyword and a misspelling, see `difflib.SequenceMatcher.ratio`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Covered:
+class KeywordCoverage:
     """A keyword of a schema: its JSON pointer, its status, and why it is refused."""
 
     pointer: str
@@ -52,12 +52,12 @@ class Covered:
         return f"{self.pointer}: {self.status}{self.reason and f' ({self.reason})'}"
 
 
-def coverage(schema: CompiledSchema, left_out: Mapping[str, str], formats: bool) -> list[Covered]:
+def coverage(schema: CompiledSchema, left_out: Mapping[str, str], formats: bool) -> list[KeywordCoverage]:
     """Return the coverage of every keyword of the schema and its references, by place; left_out: reasons by pointer."""
-    found = [Covered(pointer, "refused", reason) for pointer, reason in left_out.items()]
+    found = [KeywordCoverage(pointer, "refused", reason) for pointer, reason in left_out.items()]
     for place in schema.documents.places:
         spend(100 * len(place.value))
-        found += [Covered(place.pointer_to(key), _status(place, key, formats)) for key in place.value]
+        found += [KeywordCoverage(place.pointer_to(key), _status(place, key, formats)) for key in place.value]
     return sorted(found, key=lambda one: one.pointer)
 
 
@@ -82,7 +82,7 @@ def strange_keywords(schema: CompiledSchema) -> list[StrangeKeyword]:
         keywords = place.resource.dialect.keywords.keys()
         known = keywords | DRAFT2020.keywords.keys() | ANNOTATIONS  # keywords of newer drafts are no misspellings
         for key in (key for key in place.value if key not in known and not key.startswith(("x-", "$", "_"))):
-            if key not in likely and len(likely) < MOST_STRANGE:
+            if key not in likely and len(likely) < MAX_STRANGE:
                 same = [each for each in keywords if each.casefold() == key.casefold()]
                 likely[key] = same or get_close_matches(key, keywords, 1, ALIKE)
             near = likely.get(key)

@@ -17,7 +17,7 @@ from typing import Any, cast
 import regex
 
 from ...errors import LimitError, OptionError
-from ..kept import kept
+from ..cached import cached
 from ..limits import spend
 from .algebra.formula import json_key
 from .read.dialects import is_array, is_number, is_object
@@ -25,7 +25,7 @@ from .read.documents import Documents
 from .read.subschema import key_of
 
 STEPS_PER_KEYWORD = 1000
-MOST_DEEP = 100
+MAX_DEEP = 100
 """Maximum nesting of a value; the library recurses about six times per level."""
 
 Verdict = bool | None
@@ -109,7 +109,7 @@ def _resource(content: Any) -> Any:
 def _is_shallow(value: Any) -> bool:
     """Test whether a value is not nested too deep for the library."""
     level: list[Any] = [value]
-    for _ in range(MOST_DEEP):
+    for _ in range(MAX_DEEP):
         spend(20 * len(level))
         level = [
             inner
@@ -180,7 +180,7 @@ def _multiple_of(_: Any, expected: float, instance: Any, __: Any) -> Errors:
             yield _error("it is no such multiple")
 
 
-MOST_SECONDS = 0.25
+MAX_SECONDS = 0.25
 _SPACE = r"\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 _LINE_ENDS = r"\n\r\u2028\u2029"
 _CLASSES = {"d": "0-9", "w": "A-Za-z0-9_", "s": _SPACE}
@@ -204,7 +204,7 @@ def found_in(pattern: str, text: str) -> bool:
     if expression is None:
         raise UnsearchableError
     try:
-        return expression.search(text, timeout=MOST_SECONDS) is not None
+        return expression.search(text, timeout=MAX_SECONDS) is not None
     except TimeoutError:
         raise UnsearchableError from None
 
@@ -214,7 +214,7 @@ def is_regex(text: str) -> bool:
     return _expression(text) is not None
 
 
-@kept(256, 16 << 20)
+@cached(256, 16 << 20)
 def _expression(pattern: str) -> regex.Pattern[str] | None:
     """Return the compiled pattern; None if the library `regex` cannot read it."""
     try:

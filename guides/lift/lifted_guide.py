@@ -34,9 +34,9 @@ from ...kernels.trie.whole_mask import (
     walk_outside,
 )
 from ...tokenizers_adapter import Vocabulary
-from ..chart.automaton import ChartAutomaton, Kept
+from ..arguments import MAX_LEFT, check_bytes, check_left, check_state, check_token
+from ..chart.automaton import ChartAutomaton, CompactionResult
 from ..explain import NOTHING, expectation
-from ..given import MOST_LEFT, bytes_of, left_of, state_of, token_of
 from .closing import Closing
 from .mask_table import Cache, Mask
 from .table_guide import TableGuide
@@ -44,7 +44,7 @@ from .tables import VocabularyTables
 
 _DONE = (MADE, MET, BOTH)
 _ASK_AGAIN = 1  # no code
-MOST_WAYS, MOST_WAY = 32, 4096
+MAX_WAYS, MAX_WAY = 32, 4096
 """Exits of inner states that a guide caches, and nodes of the trie in each."""
 
 
@@ -74,7 +74,7 @@ class QuickMasks:
         Returns UNREADY where a call needs more preparation than a reset of the work counter.
         """
         self._renew()
-        return self._made(state, masks, self._automaton.attempt) if 0 <= state <= MOST_LEFT else UNREADY
+        return self._made(state, masks, self._automaton.attempt) if 0 <= state <= MAX_LEFT else UNREADY
 
     def finish(self, state: int, masks: Mask, code: int = UNREADY) -> tuple[int, int]:
         """Return the signature of a state with words, and the row of its mask. code: from `begin`, to be resolved
@@ -156,11 +156,11 @@ class QuickMasks:
         if row is None or way is None:
             if signature in self._ways and way is None:
                 return _ASK_AGAIN
-            found = np.empty((MOST_WAY, 5), np.int32)
+            found = np.empty((MAX_WAY, 5), np.int32)
             count = self._automaton.attempt_more(walk_inside, tables.branches, view[USUAL], found, masks[1])
             if count < DEAD:
                 return count
-            if len(self._ways) == MOST_WAYS:
+            if len(self._ways) == MAX_WAYS:
                 self._ways.clear()
             way = self._ways[signature] = None if count == DEAD else found[:count].copy()
             if way is None:
@@ -229,7 +229,7 @@ class LiftedGuide(TableGuide):
     def row(self, state: int) -> int:
         """Return the number of the row of `table` that holds `mask(state)`."""
         if type(state) is not int:
-            state = state_of(state, MOST_LEFT)
+            state = check_state(state, MAX_LEFT)
         if self._cache.generation is self._automaton.kept:
             signature = self._cache.signatures.get(state, _UNKNOWN)
             row = self._cache.rows.get(signature)
@@ -251,7 +251,7 @@ class LiftedGuide(TableGuide):
     def advance(self, state: int, token: int) -> int:
         """Return the state after `token`, or DEAD; EOS leaves an accepting state as it is."""
         if type(state) is not int or type(token) is not int:
-            state, token = state_of(state, MOST_LEFT), token_of(token, self._size)
+            state, token = check_state(state, MAX_LEFT), check_token(token, self._size)
         known = self._cache.steps.get(state << 32 | token)
         if known is not None and token < self._size and not self._automaton.is_crowded:
             return known
@@ -265,7 +265,7 @@ class LiftedGuide(TableGuide):
 
     def read(self, state: int, data: bytes) -> int:
         """Return the state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
-        data = bytes_of(data)
+        data = check_bytes(data)
         with self._lock, self._meter:
             state = self._prepare(state)
             return self._alive(self._automaton.read(state, data))
@@ -289,7 +289,7 @@ class LiftedGuide(TableGuide):
 
         An upper bound of the distance, which takes longer to compute.
         """
-        left = left_of(left)
+        left = check_left(left)
         with self._lock, self._meter:
             state = self._prepare(state)
             if state == DEAD:
@@ -298,7 +298,7 @@ class LiftedGuide(TableGuide):
 
     def mask_within(self, state: int, left: int) -> Mask:
         """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
-        left = left_of(left)
+        left = check_left(left)
         with self._lock, self._meter:
             state = self._prepare(state)
             if state == DEAD:
@@ -316,7 +316,7 @@ class LiftedGuide(TableGuide):
             if left is None and self._tables.spells_all_bytes:
                 self._automaton.run(walk, self._tables.branches, state, self._tables.branch_of(node), mask)
                 return mask
-            fitting = self._closing.fitting(state, NEVER if left is None else left_of(left), node)
+            fitting = self._closing.fitting(state, NEVER if left is None else check_left(left), node)
             return self._tables.pack(fitting, node)
 
     def distance_below(self, state: int, node: int) -> int:
@@ -407,7 +407,7 @@ class LiftedGuide(TableGuide):
         automaton, tokens = self._automaton, self._tables.bytes
         with self._lock:
             after = UNREADY
-            if self._tables.spells_all_bytes and not automaton.is_crowded and 0 <= state <= MOST_LEFT:
+            if self._tables.spells_all_bytes and not automaton.is_crowded and 0 <= state <= MAX_LEFT:
                 after = automaton.attempt(follow, tokens, state, token)
             if after < DEAD:
                 after = self._grown_step(state, token, 0 if after == UNREADY else self._meter.spent)
@@ -437,7 +437,7 @@ class LiftedGuide(TableGuide):
     def _forget(self, kept: object) -> None:
         """Drop cache entries of invalid states and signatures; all entries if an earlier compaction was missed."""
         self._quick.forget()
-        if not isinstance(kept, Kept) or kept.before is not self._cache.generation:
+        if not isinstance(kept, CompactionResult) or kept.before is not self._cache.generation:
             none = np.zeros(self._automaton.state_count, np.bool_)
             self._closing.forget(none)
             self._cache.forget(none, none)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.logits.mask import LEAST_LISTED, LISTED, keep_row
+from ...kernels.logits.mask import LISTED, MIN_LISTED, keep_row
 
 Mask = NDArray[np.uint32]
 Cache = dict[int, int]
@@ -35,7 +35,7 @@ class MaskTable:
         # A read-only view for callers
         read_only = self.rows.data.toreadonly()
         self.masks: NDArray[np.uint32] = np.frombuffer(read_only, np.uint32).reshape(self.rows.shape)
-        listed = self.max_rows if words >= LEAST_LISTED else 0
+        listed = self.max_rows if words >= MIN_LISTED else 0
         self.few: NDArray[np.int32] = np.zeros((listed, LISTED), np.int32)
         self.version = 0
         self.written: NDArray[np.int64] = np.zeros(self.max_rows, np.int64)

@@ -1,6 +1,6 @@
 """Guides whose masks are rows of their vocabulary's table, and what all guides share.
 
-`Shared` implements copies, pickling and comparison by constructor arguments.
+`Immutable` implements copies, pickling and comparison by constructor arguments.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from ...errors import OptionError
 from ...tokenizers_adapter import Vocabulary
-from ..given import token_of
+from ..arguments import check_token
 from ..protocol import DEAD
 from .mask_table import Cache, Mask, MaskTable
 from .tables import VocabularyTables
 
 
-class Shared:
+class Immutable:
     """An object that is immutable to its users: a copy is the object itself.
 
     Pickling stores the constructor arguments with the vocabulary; the object is constructed anew in the other process,
@@ -51,7 +51,7 @@ class Shared:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if not isinstance(other, Shared) or self._made_as() is not other._made_as() or self._digest is None:
+        if not isinstance(other, Immutable) or self._made_as() is not other._made_as() or self._digest is None:
             return NotImplemented
         return self._digest == other._digest
 
@@ -74,7 +74,7 @@ class Shared:
 
 
 def digest_of(content: Any) -> bytes | None:
-    """Return a digest of contents, equal in all processes; None where they cannot be compared, as in `Shared`."""
+    """Return a digest of contents, equal in all processes; None where they cannot be compared, as in `Immutable`."""
     try:
         return hashlib.blake2b(marshal.dumps(_plain(content), 2)).digest()
     except (ValueError, RecursionError):
@@ -91,7 +91,7 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, Vocabulary):
         return value.fingerprint
-    if isinstance(value, Shared):
+    if isinstance(value, Immutable):
         if value._digest is None:  # pyright: ignore[reportPrivateUsage]
             raise ValueError("a guide that cannot be compared")
         return value._made_as().__name__, value._digest  # pyright: ignore[reportPrivateUsage]
@@ -158,7 +158,7 @@ class TransitionCache:
                 known.pop(number, None)
 
 
-class TableGuide(Shared):
+class TableGuide(Immutable):
     """A guide with masks in the table of its vocabulary; see `guides.protocol.RowGuide`."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -206,7 +206,7 @@ class StateTableGuide(TableGuide):
 
     def advance(self, state: int, token: int) -> int:
         """Return the state after `token`, or DEAD; EOS leaves an accepting state as it is."""
-        state, token = self._check(state), token_of(token, self._vocabulary.size)
+        state, token = self._check(state), check_token(token, self._vocabulary.size)
         if state == DEAD or token < 0:
             return DEAD
         if token in self._eos:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...checks import whole
+from ...checks import check_int
 from ...kernels.answers import NEVER
 from ...kernels.chart.compaction import TokenBytes
 from ...kernels.jit.aliases import Ints
@@ -37,7 +37,7 @@ from ...kernels.trie.loop_slice import (
 )
 from ...kernels.trie.whole_mask import MaskParts
 from ...tokenizers_adapter import Trie, Vocabulary
-from ..given import vocabulary_of
+from ..arguments import vocabulary_of
 from ..graph.utf8 import TEXT_BYTES
 from ..locks import new_lock
 from .mask_table import Cache, Mask, MaskTable
@@ -47,7 +47,7 @@ from .mask_table import Cache, Mask, MaskTable
 MAX_LEAVING = 16_384
 
 
-class Slicing:
+class SliceBuilder:
     """Construction of slices from the trie.
 
     branches: the trie in level order; numbers: the number in `branches` of each node
@@ -181,7 +181,9 @@ class VocabularyTables:
         # The slice of a loop, or the number of its walks before it is divided
         self._slices: OrderedDict[Loop, MaskParts | int] = OrderedDict()
         # Computed now, since the first masks need it and a text should not wait.
-        self._slicing = Slicing(self.trie, self.branches, self.branch_numbers, self.parents, self.reach, self.words)
+        self._slicing = SliceBuilder(
+            self.trie, self.branches, self.branch_numbers, self.parents, self.reach, self.words
+        )
         # With the latest slice, initially the empty one: most texts need a single slice
         self.mask_parts = self._parts(self._slicing.none())
 
@@ -283,7 +285,7 @@ class VocabularyTables:
 
     def node_of(self, node: Any) -> int:
         """Return a node of `trie` as a plain int. Raises OptionError for anything else."""
-        return whole(node, "node", 0, len(self.trie.byte) - 1)
+        return check_int(node, "node", 0, len(self.trie.byte) - 1)
 
     def branch_of(self, node: int) -> int:
         """Convert a node of `trie` to its number in `branches`. Raises OptionError for anything else."""

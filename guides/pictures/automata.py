@@ -52,7 +52,7 @@ from ...kernels.chart.layout import (
 )
 from ...kernels.chart.return_sets import signature
 from ...tokenizers_adapter import Vocabulary
-from ..automata.dfa import Dfa, Numbers, byte_runs
+from ..automata.dfa import Dfa, StateNumbering, byte_runs
 from ..chart.automaton import ChartAutomaton
 from ..explain import ByteAutomaton
 from ..protocol import DEAD, Mask, tokens_of
@@ -63,7 +63,7 @@ MAX_TOKENS = 24
 LARGER = 100
 
 
-class Minimal:
+class MinimalAutomaton:
     """The minimal automaton of a finite one, with a representative of the original for each state.
 
     Raises LimitError if it has more than `max_states` states.
@@ -77,9 +77,9 @@ class Minimal:
         self.states = [matching[state] if states is None else states[matching[state]] for state in range(len(self.dfa))]
 
     @classmethod
-    def of(cls, automaton: ByteAutomaton, max_states: int) -> Minimal:
+    def of(cls, automaton: ByteAutomaton, max_states: int) -> MinimalAutomaton:
         """Minimise any finite automaton, of at most LARGER * `max_states` states."""
-        numbers: Numbers[int] = Numbers()
+        numbers: StateNumbering[int] = StateNumbering()
         _ = numbers[automaton.start]
         rows: list[list[int]] = []
         for state in numbers.states:

@@ -1,6 +1,6 @@
 """Pictures of automata, grammars and searches: labelled nodes and arrows, as SVG, Mermaid or Graphviz text.
 
-A composed guide is drawn as boxes and the pictures of its parts, with arrows between them (`Joined`).
+A composed guide is drawn as boxes and the pictures of its parts, with arrows between them (`PictureBuilder`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from html import escape
 from textwrap import wrap
 from typing import Literal, NamedTuple
 
-from ...checks import switch
+from ...checks import check_bool
 from ...errors import LimitError, OptionError, SchemaError
 
 MAX_PICTURED = 200
@@ -287,11 +287,11 @@ def _in_mermaid(text: str) -> str:
 
 def refuse_tokens(tokens: bool, name: str) -> None:
     """Raise OptionError if `tokens` is True for a picture without states."""
-    if switch(tokens, "tokens"):
+    if check_bool(tokens, "tokens"):
         raise OptionError(f"a picture of {name} has no states, which could allow tokens; leave out tokens")
 
 
-class Joined:
+class PictureBuilder:
     """A picture under construction, of at most `max_states` nodes. Raises LimitError beyond."""
 
     def __init__(self, max_states: int) -> None:

@@ -18,13 +18,13 @@ from ...errors import LanguageError, OptionError
 from ...kernels.jit.compiling import call
 from ...kernels.suffix.quoting import Quotable, accepts, follow, read, unfold, unfolded_size
 from ...kernels.suffix.tree import END
-from ..given import no_state, state_of
+from ..arguments import check_state, state_error
+from ..cached import cached, cached_growing
 from ..graph.utf8 import ByteFragment, first_bytes
-from ..kept import kept, kept_growing
 from ..limits import Meter, current
 from ..locks import new_lock
 from ..protocol import DEAD
-from .source import Boundary, Occurrence, QuotedContext, Rules, Span, WhiteSpace, documents_of
+from .source import Boundary, Occurrence, QuotedContext, QuotingRules, Span, WhiteSpace, documents_of
 
 DEPTH_BITS = 31
 STATE_BYTES = 200
@@ -56,13 +56,13 @@ class SubstringAutomaton:
         """Return the node and the depth of a state. Raises StateError for DEAD and for unknown states."""
         state = self.check(state)
         if state == DEAD:
-            raise no_state(state)
+            raise state_error(state)
         packed = self._places[state]
         return packed >> DEPTH_BITS, packed & (1 << DEPTH_BITS) - 1
 
     def check(self, state: int) -> int:
         """Return a state, possibly DEAD, as an int. Raises StateError for anything else."""
-        return state_of(state, len(self._places))
+        return check_state(state, len(self._places))
 
     def _state(self, node: int, depth: int) -> int:
         packed = node << DEPTH_BITS | depth
@@ -171,7 +171,7 @@ class Quote:
             object.__setattr__(self, "context", documents)
         if isinstance(self.boundary, list):  # from JSON
             object.__setattr__(self, "boundary", tuple(self.boundary))
-        Rules(self.boundary, self.min_chars, self.max_chars, self.whitespace)
+        QuotingRules(self.boundary, self.min_chars, self.max_chars, self.whitespace)
         quotable(self, False)
 
     @classmethod
@@ -238,7 +238,7 @@ def _narrowed(quote: Quote, least: int, most: int | None) -> Quote | None:
         return None
 
 
-@kept(64, 64 << 20)
+@cached(64, 64 << 20)
 def _examples(quote: Quote, count: int) -> tuple[str, ...]:
     index = quotable(quote, False)[0].quotable
     begins, ends = _short_ones(index)
@@ -272,18 +272,18 @@ def _held_bytes(made: tuple[QuotedContext, SubstringAutomaton]) -> int:
     return sum(each.held_bytes for each in made)
 
 
-@kept_growing(64, 256 << 20, _held_bytes)
+@cached_growing(64, 256 << 20, _held_bytes)
 def quotable(quote: Quote, escaped: bool) -> tuple[QuotedContext, SubstringAutomaton]:
     """Return the cached source and automaton of a quotation, JSON-escaped if `escaped`."""
     documents = (quote.context,) if isinstance(quote.context, str) else quote.context
     if escaped and not any(map(_ESCAPED.search, documents)):
         return quotable(quote, False)
-    rules = Rules(quote.boundary, quote.min_chars, quote.max_chars, quote.whitespace)
+    rules = QuotingRules(quote.boundary, quote.min_chars, quote.max_chars, quote.whitespace)
     source = QuotedContext(quote.context, rules, escaped=escaped)
     return source, SubstringAutomaton(source.quotable)
 
 
-@kept(16, 64 << 20)
+@cached(16, 64 << 20)
 def fragment_of_quote(quote: Quote, escaped: bool) -> ByteFragment:
     """Return all quotations as a fragment: a node for each place in the suffix tree."""
     index = quotable(quote, escaped)[0].quotable

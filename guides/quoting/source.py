@@ -12,12 +12,12 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ...checks import any_text_of, brief, items_of, lone_surrogate, one_of
+from ...checks import brief, check_any_text, check_choice, items_of, lone_surrogate
 from ...errors import LanguageError, LimitError, OptionError
 from ...kernels.jit.aliases import Ints
 from ...kernels.suffix.quoting import Quotable, spread_reach
 from ...kernels.suffix.tree import END, build
-from ..given import text_of
+from ..arguments import text_of
 from ..limits import spend, spend_growth
 
 Boundary = Literal["word", "character", "sentence", "line"]
@@ -193,7 +193,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Rules:
+class QuotingRules:
     """The rules of quotable parts; see `SubstringGuide`. Raises OptionError."""
 
     boundary: Boundary | tuple[int, ...] = "word"
@@ -209,12 +209,12 @@ class Rules:
         if self.max_chars is not None and self.max_chars < self.min_chars:
             raise OptionError(f"max_chars={self.max_chars} is less than min_chars={self.min_chars}")
         if not isinstance(self.boundary, tuple):
-            one_of(self.boundary, "boundary", get_args(Boundary))
-        one_of(self.whitespace, "whitespace", get_args(WhiteSpace))
+            check_choice(self.boundary, "boundary", get_args(Boundary))
+        check_choice(self.whitespace, "whitespace", get_args(WhiteSpace))
 
 
 @dataclass(frozen=True, eq=False)
-class Writing:
+class SourceBytes:
     """All documents as bytes, one after the other, and the mapping between their characters and the written ones.
 
     One separator character follows each document.
@@ -254,7 +254,7 @@ class QuotedContext:
     """
 
     def __init__(
-        self, context: str | Sequence[str], rules: Rules, *, escaped: bool = False, refusal: str | None = None
+        self, context: str | Sequence[str], rules: QuotingRules, *, escaped: bool = False, refusal: str | None = None
     ) -> None:
         self.documents = documents_of(context)
         self.rules = rules
@@ -391,7 +391,9 @@ def documents_of(context: Any) -> tuple[str, ...]:
     if not documents:
         raise OptionError("the context has no documents; give a text, or a list of texts")
     if set(map(type, documents)) != {str}:
-        documents = tuple(any_text_of(one, f"document {number} of the context") for number, one in enumerate(documents))
+        documents = tuple(
+            check_any_text(one, f"document {number} of the context") for number, one in enumerate(documents)
+        )
     if lone_surrogate("".join(documents)) >= 0:
         number = next(number for number, document in enumerate(documents) if lone_surrogate(document) >= 0)
         which = "the context" if isinstance(context, str) else f"document {number} of the context"
@@ -402,7 +404,7 @@ def documents_of(context: Any) -> tuple[str, ...]:
     return documents
 
 
-def _writing(documents: tuple[str, ...], rules: Rules, escaped: bool) -> Writing:
+def _writing(documents: tuple[str, ...], rules: QuotingRules, escaped: bool) -> SourceBytes:
     first, last = boundaries(documents, rules.boundary)
     starts = np.append(0, gaps(documents) + 1)
     text, begins = _BETWEEN.join(documents) + _BETWEEN, None
@@ -413,7 +415,7 @@ def _writing(documents: tuple[str, ...], rules: Rules, escaped: bool) -> Writing
         text, begins = _RUN.sub(" ", text), np.flatnonzero(kept).astype(np.int32)
         first, last = (np.searchsorted(begins, places[kept[places]]) for places in (first, last))
     data = _written(text, escaped)
-    return Writing(data, starts, begins, _byte_places(text, data, escaped), first, last)
+    return SourceBytes(data, starts, begins, _byte_places(text, data, escaped), first, last)
 
 
 def _written(text: str, escaped: bool) -> bytes:
@@ -432,7 +434,7 @@ def _byte_places(text: str, data: bytes, escaped: bool) -> Ints | None:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
 
 
-def _limits(writing: Writing, rules: Rules) -> tuple[Places, Places, Places]:
+def _limits(writing: SourceBytes, rules: QuotingRules) -> tuple[Places, Places, Places]:
     """Return the byte offsets where quotations begin, and the fewest and most bytes of each."""
     begins, ends = writing.first, writing.last
     if not len(ends):

@@ -21,7 +21,7 @@ from .resolve import edge_of
 from .tree import (
     STEPS_PER_NODE,
     Concat,
-    Either,
+    LookaroundAlternation,
     LookaroundLoop,
     Tree,
     concat,
@@ -39,7 +39,7 @@ Lazy = dict[int, Tree]
 """The lazy repeats, by id. Holding the nodes keeps their ids unique."""
 
 
-class MatchWay(NamedTuple):
+class MatchPath(NamedTuple):
     """One of the ways through a tree, in search order; all its texts are nonempty, or all are empty."""
 
     tree: Tree
@@ -74,7 +74,7 @@ class Atomic:
         if isinstance(tree, (Sequence, Concat)):
             items = tree.items
             return concat([self._first(item, concat([*items[at + 1 :], after])) for at, item in enumerate(items)])
-        if isinstance(tree, (Alternation, Either)):
+        if isinstance(tree, (Alternation, LookaroundAlternation)):
             return self._one_of(tree.items, after)
         if isinstance(tree, (Repeat, LookaroundLoop)):
             return self._repeat(tree, after)
@@ -161,34 +161,34 @@ class Atomic:
             found = repeat(turn, 0, None) if most is None else repeat(concat([turn, found]), 0, 1)
         return found
 
-    def _ways(self, tree: Tree) -> list[MatchWay]:
+    def _ways(self, tree: Tree) -> list[MatchPath]:
         """Return the ways through a tree in search order; empty matches are separate ways."""
         spend(STEPS_PER_NODE)
         fewest, most = lengths(tree)
         if fewest or most == 0:
-            return [MatchWay(tree, most == 0)]
+            return [MatchPath(tree, most == 0)]
         if isinstance(tree, (Sequence, Concat)):
             rest = concat(tree.items[1:])
-            found: list[MatchWay] = []
+            found: list[MatchPath] = []
             for way in self._ways(tree.items[0]):
-                after = self._ways(rest) if way.is_empty and rest is not EMPTY else [MatchWay(rest, way.is_empty)]
-                found += [MatchWay(concat([way.tree, each.tree]), each.is_empty) for each in after]
-        elif isinstance(tree, (Alternation, Either)):
+                after = self._ways(rest) if way.is_empty and rest is not EMPTY else [MatchPath(rest, way.is_empty)]
+                found += [MatchPath(concat([way.tree, each.tree]), each.is_empty) for each in after]
+        elif isinstance(tree, (Alternation, LookaroundAlternation)):
             found = [way for item in tree.items for way in self._ways(item)]
         else:
             assert isinstance(tree, (Repeat, LookaroundLoop)), "other trees read one number of characters"
             found = self._ways_of_turns(tree)
         return list(dict.fromkeys(found))
 
-    def _ways_of_turns(self, tree: Repeat | LookaroundLoop) -> list[MatchWay]:
+    def _ways_of_turns(self, tree: Repeat | LookaroundLoop) -> list[MatchPath]:
         if tree.min:
             return self._ways(Concat((tree.item, self._again(tree, 1))))
         again = self._like(tree, 0, None if tree.max is None else tree.max - 1)
         turns = self._ways(tree.item)
-        reading = [way if way.is_empty else MatchWay(concat([way.tree, again]), False) for way in turns]
+        reading = [way if way.is_empty else MatchPath(concat([way.tree, again]), False) for way in turns]
         if id(tree) in self._lazy:
-            return [MatchWay(EMPTY, True), *(way for way in reading if not way.is_empty)]
-        return [*reading, MatchWay(EMPTY, True)]
+            return [MatchPath(EMPTY, True), *(way for way in reading if not way.is_empty)]
+        return [*reading, MatchPath(EMPTY, True)]
 
 
 def _all_of(item: Tree, low: int, high: int | None) -> Tree:
@@ -224,7 +224,7 @@ def _always(tree: Tree) -> bool:
     """Test whether a tree matches the empty text everywhere."""
     if isinstance(tree, (Sequence, Concat)):
         return all(map(_always, tree.items))
-    if isinstance(tree, (Alternation, Either)):
+    if isinstance(tree, (Alternation, LookaroundAlternation)):
         return any(map(_always, tree.items))
     if isinstance(tree, (Repeat, LookaroundLoop)):
         return tree.min == 0 or _always(tree.item)
@@ -250,4 +250,4 @@ def _has_choice(tree: Tree) -> bool:
         return any(map(_has_choice, tree.items))
     if isinstance(tree, (Repeat, LookaroundLoop)):
         return tree.min != tree.max or _has_choice(tree.item)
-    return isinstance(tree, (Alternation, Either))
+    return isinstance(tree, (Alternation, LookaroundAlternation))

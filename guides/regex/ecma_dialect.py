@@ -14,7 +14,7 @@ from typing import NoReturn
 from ..automata.charsets import ALL, ASCII_DIGIT, ASCII_WORD, negate
 from ..syntax import Chars, Ranges
 from .reader import DOTALL, IGNORECASE, LOOKS, MULTILINE, PatternReader
-from .tree import TEXT_END, Look, Tree, boundary, no_boundary
+from .tree import TEXT_END, Lookaround, Tree, boundary, no_boundary
 from .unicode import Folding, ignoring_case
 
 _LINE_ENDS: Ranges = ((10, 10), (13, 13), (0x2028, 0x2029))
@@ -24,8 +24,8 @@ _SPACE: Ranges = (
 )
 _NOT_LINE_END = Chars(negate(_LINE_ENDS))
 _DOT_ALL = Chars(ALL)
-_LINE_START = Look(_NOT_LINE_END, ahead=False, negative=True)
-_LINE_END = Look(_NOT_LINE_END, ahead=True, negative=True)
+_LINE_START = Lookaround(_NOT_LINE_END, ahead=False, negative=True)
+_LINE_END = Lookaround(_NOT_LINE_END, ahead=True, negative=True)
 
 _FLAGS = {"i": IGNORECASE, "m": MULTILINE, "s": DOTALL}
 _DIGITS = tuple("0123456789")

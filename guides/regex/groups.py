@@ -18,7 +18,7 @@ from ..automata.charsets import LAST
 from ..limits import spend, spend_growth
 from ..syntax import Alternation, Chars, Literal, Ranges, Repeat, Sequence
 from .atomic import Lazy
-from .tree import Concat, Either, FirstWay, Look, LookaroundLoop, NamedGroup, Tree, lengths
+from .tree import AtomicGroup, Concat, Lookaround, LookaroundAlternation, LookaroundLoop, NamedGroup, Tree, lengths
 
 # Work per part of a pattern that is examined, besides the work per position
 STEPS_PER_PART = 100
@@ -106,11 +106,11 @@ class _Ways:
                 for item in items:
                     place = self.walk(item, place, targets.pop())
                 return place
-            case Alternation(items) | Either(items):
+            case Alternation(items) | LookaroundAlternation(items):
                 return self.walk(next(item for item in items if self.before(item, ends) >> place & 1), place, ends)
             case Repeat() | LookaroundLoop():
                 return self._walk_turns(tree, place, ends)
-            case Look(body, ahead, negative):
+            case Lookaround(body, ahead, negative):
                 if not (negative or self._only_ends):
                     begins = 1 << place if ahead else self.before(body, 1 << place)
                     self.walk(body, (begins & -begins).bit_length() - 1, self._everywhere if ahead else 1 << place)
@@ -120,7 +120,7 @@ class _Ways:
                 if not self._only_ends:
                     self.found.append(GroupText(name, place, end))
                 return end
-            case FirstWay(item):
+            case AtomicGroup(item):
                 return self._first_ends(tree)[place] if self._only_ends else self.walk(item, place, self._everywhere)
             case _:
                 raise AssertionError(f"{tree!r} is no part of a pattern")
@@ -180,7 +180,7 @@ class _Ways:
                 return self._moved(places, self._leaf(tree, ranges), 1, back)
             case Literal(data):
                 return self._moved(places, self._leaf(tree, data.decode()), len(data.decode()), back)
-            case Look():
+            case Lookaround():
                 return places & self._holding(tree)
             case NamedGroup(_, item):
                 return self._reach(item, places, back)
@@ -197,14 +197,14 @@ class _Ways:
                 for item in reversed(items) if back else items:
                     places = self._reach(item, places, back)
                 return places
-            case Alternation(items) | Either(items):
+            case Alternation(items) | LookaroundAlternation(items):
                 found = 0
                 for item in items:
                     found |= self._reach(item, places, back)
                 return found
             case Repeat() | LookaroundLoop():
                 return self._turns(tree, places, back).needed[-1]
-            case FirstWay():
+            case AtomicGroup():
                 ends = self._first_ends(tree)
                 if back:
                     return self._set_of(
@@ -234,12 +234,12 @@ class _Ways:
             self._hold(1)
         return self._leaves[id(tree)]
 
-    def _holding(self, look: Look) -> int:
+    def _holding(self, look: Lookaround) -> int:
         """Return the positions where a condition holds."""
         holding = self._reach(look.body, self._everywhere, look.ahead)
         return self._everywhere & ~holding if look.negative else holding
 
-    def _first_ends(self, tree: FirstWay) -> dict[int, int]:
+    def _first_ends(self, tree: AtomicGroup) -> dict[int, int]:
         """Return the end of the first way from each position that has one."""
         if id(tree) not in self._ends:
             begins, outer = self.before(tree.item, self._everywhere), self._only_ends

@@ -23,41 +23,51 @@ from ...errors import LimitError
 from ...kernels.answers import DEAD
 from ..automata.byte_table import byte_table
 from ..automata.charsets import partition, segments_of, sets_of, single
-from ..automata.dfa import Numbers, minimise
+from ..automata.dfa import StateNumbering, minimise
 from ..limits import spend
 from ..syntax import NOTHING, Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence
-from .tree import NO_GROUPS, STEPS_PER_NODE, Concat, Either, FirstWay, Look, LookaroundLoop, NamedGroup, Tree
+from .tree import (
+    NO_GROUPS,
+    STEPS_PER_NODE,
+    AtomicGroup,
+    Concat,
+    Lookaround,
+    LookaroundAlternation,
+    LookaroundLoop,
+    NamedGroup,
+    Tree,
+)
 
 
-class Next(NamedTuple):
+class NextTest(NamedTuple):
     """Test of the next character: it is in one of these classes (a bit for each), or is not."""
 
     classes: int
     negative: bool
 
 
-class Previous(NamedTuple):
+class PreviousTest(NamedTuple):
     """Test of the previous character: it is in set number `test`, or is not."""
 
     test: int
     negative: bool
 
 
-class Ahead(NamedTuple):
+class LookaheadTest(NamedTuple):
     """Lookahead: the machine matches here from state `start`, or does not."""
 
     start: int
     negative: bool
 
 
-class Behind(NamedTuple):
+class LookbehindTest(NamedTuple):
     """Lookbehind: the machine of tracker number `tracker`, begun anywhere before, has matched here, or has not."""
 
     tracker: int
     negative: bool
 
 
-Guard = Next | Previous | Ahead | Behind
+Guard = NextTest | PreviousTest | LookaheadTest | LookbehindTest
 
 
 class Tracker(NamedTuple):
@@ -84,7 +94,7 @@ class PatternMachine:
         self.goals: set[int] = set()
         self.trackers: list[Tracker] = []
         self.tests: list[int] = []
-        self._guards: dict[Look, int] = {}
+        self._guards: dict[Lookaround, int] = {}
         found: set[Ranges] = set()
         _sets_of(tree, found)
         self.atoms, self._classes = partition(found)
@@ -117,7 +127,7 @@ class PatternMachine:
             for item in tree.items:
                 source = self._add(item, source)
             return source
-        if isinstance(tree, (Alternation, Either)):
+        if isinstance(tree, (Alternation, LookaroundAlternation)):
             end = self._state()
             for item in tree.items:
                 begin = self._state()
@@ -126,7 +136,7 @@ class PatternMachine:
             return end
         if isinstance(tree, (Repeat, LookaroundLoop)):
             return self._repeat(tree, source)
-        assert isinstance(tree, Look), "no references, no tables"
+        assert isinstance(tree, Lookaround), "no references, no tables"
         end = self._state()
         self._link(source, end, self._guard(tree))
         return end
@@ -151,15 +161,15 @@ class PatternMachine:
             self._link(source, end)
         return end
 
-    def _guard(self, look: Look) -> Guard:
+    def _guard(self, look: Lookaround) -> Guard:
         """Return the guard of a condition. Its machine is built once, however often the tree is unrolled."""
         if isinstance(look.body, Chars):
             classes = self._classes[look.body.ranges]
             if look.ahead:
-                return Next(classes, look.negative)
+                return NextTest(classes, look.negative)
             if classes not in self.tests:
                 self.tests.append(classes)
-            return Previous(self.tests.index(classes), look.negative)
+            return PreviousTest(self.tests.index(classes), look.negative)
         known = self._guards.get(look)
         if known is None:
             begin = self._state()
@@ -171,7 +181,7 @@ class PatternMachine:
                 self.trackers.append(Tracker(begin, goal))
                 known = len(self.trackers) - 1
             self._guards[look] = known
-        return Ahead(known, look.negative) if look.ahead else Behind(known, look.negative)
+        return LookaheadTest(known, look.negative) if look.ahead else LookbehindTest(known, look.negative)
 
     def _reachable(self) -> tuple[list[int], list[int]]:
         """Return (tests reachable without reading, trackers reachable at all) for each state, as bits."""
@@ -185,12 +195,12 @@ class PatternMachine:
                 for target, guard in self.links[state]:
                     ask |= asks[target]
                     need |= needs[target]
-                    if isinstance(guard, Previous):
+                    if isinstance(guard, PreviousTest):
                         ask |= 1 << guard.test
-                    elif isinstance(guard, Ahead):
+                    elif isinstance(guard, LookaheadTest):
                         ask |= asks[guard.start]
                         need |= needs[guard.start]
-                    elif isinstance(guard, Behind):
+                    elif isinstance(guard, LookbehindTest):
                         need |= 1 << guard.tracker | needs[self.trackers[guard.tracker].start]
                 for _, target in self.moves[state]:
                     need |= needs[target]
@@ -202,15 +212,15 @@ class PatternMachine:
 
 def _sets_of(tree: Tree, found: set[Ranges]) -> None:
     """Add all sets of characters in the tree to `found`."""
-    if isinstance(tree, Look):
+    if isinstance(tree, Lookaround):
         _sets_of(tree.body, found)
     elif isinstance(tree, LookaroundLoop):
         _sets_of(tree.item, found)
-    elif isinstance(tree, (Concat, Either)):
+    elif isinstance(tree, (Concat, LookaroundAlternation)):
         for item in tree.items:
             _sets_of(item, found)
     else:
-        assert not isinstance(tree, (NamedGroup, FirstWay)), NO_GROUPS
+        assert not isinstance(tree, (NamedGroup, AtomicGroup)), NO_GROUPS
         sets_of(tree, found)
 
 
@@ -223,7 +233,7 @@ def too_many_states(max_states: int) -> LimitError:
 
 
 Run = frozenset["Thread"]
-Duties = frozenset["Duty"]
+Duties = frozenset["Obligation"]
 
 
 class Thread(NamedTuple):
@@ -233,7 +243,7 @@ class Thread(NamedTuple):
     duties: Duties
 
 
-class Duty(NamedTuple):
+class Obligation(NamedTuple):
     """A demand that a run matches a prefix of the text that follows, or that it matches none."""
 
     run: Run
@@ -274,7 +284,7 @@ class _Explorer:
         self.machine = machine
         self.max_states = max_states
         self.steps = 0
-        self.numbers: Numbers[State] = Numbers()
+        self.numbers: StateNumbering[State] = StateNumbering()
         self.classes = _alike(machine)
 
     def explore(self) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
@@ -382,7 +392,7 @@ class Position:
 
     def _advance_all(self, duties: Duties, bit: int) -> Duties | None:
         """Return the duties that remain after the character; None if one is violated."""
-        remaining: set[Duty] = set()
+        remaining: set[Obligation] = set()
         for duty in duties:
             run = self._close(duty.run)
             if not self._met(run):
@@ -390,10 +400,10 @@ class Position:
             if self._met(run) or not run:
                 if self._met(run) == duty.negative:
                     return None
-            elif Duty(run, not duty.negative) in remaining:
+            elif Obligation(run, not duty.negative) in remaining:
                 return None
             else:
-                remaining.add(Duty(run, duty.negative))
+                remaining.add(Obligation(run, duty.negative))
         return frozenset(remaining)
 
     def _met(self, run: Run) -> bool:
@@ -421,12 +431,12 @@ class Position:
 
     def _alternatives(self, guard: Guard) -> Iterable[Duties]:
         """Yield the sets of duties under any one of which a condition holds."""
-        if isinstance(guard, Next):
+        if isinstance(guard, NextTest):
             return NO_WAY if bool(guard.classes & self.following) == guard.negative else ALWAYS
-        if isinstance(guard, Previous):
+        if isinstance(guard, PreviousTest):
             return NO_WAY if bool(self.state.previous >> guard.test & 1) == guard.negative else ALWAYS
-        if isinstance(guard, Ahead):
-            return (frozenset((Duty(frozenset((Thread(guard.start, NO_DUTIES),)), guard.negative),)),)
+        if isinstance(guard, LookaheadTest):
+            return (frozenset((Obligation(frozenset((Thread(guard.start, NO_DUTIES),)), guard.negative),)),)
         matched = self._behind.get(guard.tracker)
         if matched is None:
             goal = self.machine.trackers[guard.tracker].goal
@@ -438,7 +448,7 @@ class Position:
         found: set[Duties] = set()
         for choice in product(*matched):
             spend(STEPS_PER_THREAD * (1 + len(choice)))
-            found.add(frozenset(Duty(duty.run, not duty.negative) for duty in choice))
+            found.add(frozenset(Obligation(duty.run, not duty.negative) for duty in choice))
         return found
 
 
@@ -463,7 +473,7 @@ def _reduced(threads: set[Thread]) -> Run:
 
 def _alike(machine: PatternMachine) -> list[list[int]]:
     """Group the classes (as bits) that no condition on the next character separates."""
-    asked = {guard.classes for links in machine.links for _, guard in links if isinstance(guard, Next)}
+    asked = {guard.classes for links in machine.links for _, guard in links if isinstance(guard, NextTest)}
     groups: dict[tuple[bool, ...], list[int]] = {}
     for number in range(machine.class_count):
         bit = 1 << number

@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 from ...checks import brief, lone_surrogate
 from ...errors import LimitError, OptionError, PatternError
-from ..given import text_of
+from ..arguments import text_of
 from ..syntax import Node
 from .ecma_dialect import EcmaReader
 from .groups import NamedGroups
 from .python_dialect import PythonReader
 from .reader import PatternReader
 from .resolve import resolve
-from .tree import ANY_TEXT, TEXT_END, TEXT_START, Concat, Either, Looking, Tree, concat, either
+from .tree import ANY_TEXT, TEXT_END, TEXT_START, Concat, LookaroundAlternation, Looking, Tree, concat, either
 
 Dialect = Literal["python", "ecma"]
 
@@ -86,7 +86,7 @@ def flags_of(flags: Any) -> int:
 
 def _anywhere(tree: Tree) -> Tree:
     """Return the language of texts that contain a match. Leading and trailing anchors are resolved directly."""
-    branches = tree.items if isinstance(tree, Either) else (tree,)
+    branches = tree.items if isinstance(tree, LookaroundAlternation) else (tree,)
     return either([_unanchored(branch) for branch in branches])
 
 

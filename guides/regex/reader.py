@@ -14,7 +14,7 @@ from .atomic import Atomic, Lazy
 from .tree import (
     LINE_START,
     TEXT_START,
-    FirstWay,
+    AtomicGroup,
     LookaroundLoop,
     NamedGroup,
     Tree,
@@ -273,7 +273,7 @@ class PatternReader(ABC):
         self.items, self.branches, self.flags = frame.items, frame.branches, frame.flags
         if frame.look is None:
             if frame.atomic:
-                tree = FirstWay(tree) if self.keeps_groups else Atomic(self.lazy).group(tree)
+                tree = AtomicGroup(tree) if self.keeps_groups else Atomic(self.lazy).group(tree)
             self.push(NamedGroup(frame.name, tree) if self.keeps_groups and frame.name is not None else tree)
             if len(self.known_groups) < MAX_KNOWN and len(self.names) == frame.names:
                 self.known_groups[self.text[frame.offset : self.at], self.flags] = self.items[-1]
@@ -346,7 +346,7 @@ class PatternReader(ABC):
             if not self.has_atomic:
                 self.fail("possessive quantifiers are not supported: ECMA-262 has none", self.at)
             if self.keeps_groups:
-                item = FirstWay(repeat(FirstWay(self.items[-1]), low, high))
+                item = AtomicGroup(repeat(AtomicGroup(self.items[-1]), low, high))
             else:
                 item = Atomic(self.lazy).possessive(self.items[-1], low, high)
         elif following == "?" and isinstance(item, (Repeat, LookaroundLoop)) and item is not self.items[-1]:

@@ -19,10 +19,10 @@ from .tree import (
     ENDLESS,
     NO_GROUPS,
     STEPS_PER_NODE,
+    AtomicGroup,
     Concat,
-    Either,
-    FirstWay,
-    Look,
+    Lookaround,
+    LookaroundAlternation,
     LookaroundLoop,
     Looking,
     NamedGroup,
@@ -34,14 +34,14 @@ from .tree import (
 )
 
 
-class Side(NamedTuple):
+class NeighbourTest(NamedTuple):
     """The neighbour on one side of a position: one of these characters, or the edge of the text."""
 
     chars: Ranges
     edge: bool
 
 
-EDGE = Side((), True)
+EDGE = NeighbourTest((), True)
 
 
 def resolve(tree: Tree, max_states: int) -> Node:
@@ -52,12 +52,12 @@ def resolve(tree: Tree, max_states: int) -> Node:
 # Conditions that their neighbours decide
 
 
-def simplify(tree: Tree, left: Side, right: Side) -> Tree:
+def simplify(tree: Tree, left: NeighbourTest, right: NeighbourTest) -> Tree:
     """Drop the conditions that their neighbours, inside the tree or on its sides, decide."""
-    if isinstance(tree, Look):
+    if isinstance(tree, Lookaround):
         holds = _decide(tree, left, right)
         return tree if holds is None else EMPTY if holds else NOTHING
-    if isinstance(tree, Either):
+    if isinstance(tree, LookaroundAlternation):
         return either([simplify(item, left, right) for item in tree.items])
     if isinstance(tree, LookaroundLoop):
         if tree.max != 1:
@@ -69,7 +69,7 @@ def simplify(tree: Tree, left: Side, right: Side) -> Tree:
     return tree
 
 
-def _simplify_items(items: tuple[Tree, ...], left: Side, right: Side) -> list[Tree]:
+def _simplify_items(items: tuple[Tree, ...], left: NeighbourTest, right: NeighbourTest) -> list[Tree]:
     rights = [right]
     for item in reversed(items[1:]):
         rights.append(_join(item, rights[-1], ahead=True))
@@ -80,12 +80,12 @@ def _simplify_items(items: tuple[Tree, ...], left: Side, right: Side) -> list[Tr
     return done
 
 
-def _join(item: Tree, beyond: Side, ahead: bool, optional: bool = False) -> Side:
+def _join(item: Tree, beyond: NeighbourTest, ahead: bool, optional: bool = False) -> NeighbourTest:
     """Return the side seen at `item` with `beyond` behind it."""
     ranges, nullable = edge_of(item, ahead)
     if nullable or optional:
-        return Side(union(ranges, beyond.chars), beyond.edge)
-    return Side(ranges, False)
+        return NeighbourTest(union(ranges, beyond.chars), beyond.edge)
+    return NeighbourTest(ranges, False)
 
 
 def edge_of(tree: Tree, ahead: bool) -> tuple[Ranges, bool]:
@@ -107,7 +107,7 @@ def edge_of(tree: Tree, ahead: bool) -> tuple[Ranges, bool]:
             if not nullable:
                 return found, False
         return found, True
-    if isinstance(tree, (Alternation, Either)):
+    if isinstance(tree, (Alternation, LookaroundAlternation)):
         found, empty = (), False
         for item in tree.items:
             ranges, nullable = edge_of(item, ahead)
@@ -119,7 +119,7 @@ def edge_of(tree: Tree, ahead: bool) -> tuple[Ranges, bool]:
     return (), True
 
 
-def _decide(look: Look, left: Side, right: Side) -> bool | None:
+def _decide(look: Lookaround, left: NeighbourTest, right: NeighbourTest) -> bool | None:
     """Test whether the condition holds between these sides; None if the text decides."""
     side = right if look.ahead else left
     found = _matches_empty(look.body, left, right)
@@ -132,15 +132,15 @@ def _decide(look: Look, left: Side, right: Side) -> bool | None:
     return None if found is None else found != look.negative
 
 
-def _matches_empty(tree: Tree, left: Side, right: Side) -> bool | None:
+def _matches_empty(tree: Tree, left: NeighbourTest, right: NeighbourTest) -> bool | None:
     """Test whether the tree matches the empty text between these sides; None if the text decides."""
     spend(STEPS_PER_NODE)
-    if isinstance(tree, Look):
+    if isinstance(tree, Lookaround):
         return _decide(tree, left, right)
     if isinstance(tree, (Sequence, Concat)):
         parts = {_matches_empty(item, left, right) for item in tree.items}
         return False if False in parts else None if None in parts else True
-    if isinstance(tree, (Alternation, Either)):
+    if isinstance(tree, (Alternation, LookaroundAlternation)):
         parts = {_matches_empty(item, left, right) for item in tree.items}
         return True if True in parts else None if None in parts else False
     if isinstance(tree, (Repeat, LookaroundLoop)):
@@ -161,7 +161,7 @@ def _narrow(items: list[Tree], ahead: bool) -> list[Tree]:
     """Narrow the set after each condition in one direction; the items come in that direction's order."""
     done: list[Tree] = []  # backwards
     for item in reversed(items):
-        if not (isinstance(item, Look) and item.ahead == ahead and isinstance(item.body, Chars)):
+        if not (isinstance(item, Lookaround) and item.ahead == ahead and isinstance(item.body, Chars)):
             done.append(item)
             continue
         allowed = negate(item.body.ranges) if item.negative else item.body.ranges
@@ -196,7 +196,7 @@ class _Lowering:
 
     def lower(self, tree: Tree) -> Node:
         """Lower a tree whose conditions look at nothing beyond it."""
-        if isinstance(tree, Either):
+        if isinstance(tree, LookaroundAlternation):
             return _plain(either([self.lower(item) for item in tree.items]))
         if isinstance(tree, LookaroundLoop) and _reach(tree.item) == (0, 0):
             return _plain(repeat(self.lower(tree.item), tree.min, tree.max))
@@ -208,9 +208,9 @@ class _Lowering:
                 else:
                     parts.append(self._automaton(concat(tree.items[begin:end])))
             return _plain(concat(parts))
-        if isinstance(tree, (Look, LookaroundLoop)):
+        if isinstance(tree, (Lookaround, LookaroundLoop)):
             return self._automaton(tree)
-        assert not isinstance(tree, (NamedGroup, FirstWay)), NO_GROUPS
+        assert not isinstance(tree, (NamedGroup, AtomicGroup)), NO_GROUPS
         return tree
 
     def _automaton(self, tree: Tree) -> Node:
@@ -241,11 +241,11 @@ def _windows(items: tuple[Tree, ...]) -> list[tuple[int, int]]:
 def _reach(tree: Tree) -> tuple[int, int]:
     """Return the most characters beyond its left and its right end that its conditions look at."""
     spend(STEPS_PER_NODE)
-    if isinstance(tree, Look):
+    if isinstance(tree, Lookaround):
         behind, ahead = _reach(tree.body)
         most = lengths(tree.body)[1]
         return (behind, min(most + ahead, ENDLESS)) if tree.ahead else (min(most + behind, ENDLESS), ahead)
-    if isinstance(tree, Either):
+    if isinstance(tree, LookaroundAlternation):
         reaches = [_reach(item) for item in tree.items]
         return max(reach[0] for reach in reaches), max(reach[1] for reach in reaches)
     if isinstance(tree, LookaroundLoop):

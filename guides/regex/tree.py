@@ -1,8 +1,8 @@
 """Syntax trees of patterns: the common syntax, extended by lookarounds.
 
-A tree without a `Look` is a plain `syntax.Node` and needs no further work; `Concat`, `Either` and `LookaroundLoop`
-replace `Sequence`, `Alternation` and `Repeat` only above a `Look`. Every anchor and boundary is a `Look`:
-the start of the text is "no character before here".
+A tree without a `Lookaround` is a plain `syntax.Node` and needs no further work; `Concat`, `LookaroundAlternation` and
+`LookaroundLoop` replace `Sequence`, `Alternation` and `Repeat` only above a `Lookaround`. Every anchor and boundary is
+a `Lookaround`: the start of the text is "no character before here".
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Ranges, 
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Lookaround:
     """A condition on the text after (or before) a position: `body` matches there, or does not."""
 
     body: Tree
@@ -32,7 +32,7 @@ class Concat:
 
 
 @dataclass(frozen=True, slots=True)
-class Either:
+class LookaroundAlternation:
     """One of the items; at least one contains a lookaround."""
 
     items: tuple[Tree, ...]
@@ -56,33 +56,33 @@ class NamedGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class FirstWay:
+class AtomicGroup:
     """An atomic group, not lowered: the first way through the item; only in trees that are parsed for their groups."""
 
     item: Tree
 
 
-Looking = Look | Concat | Either | LookaroundLoop | NamedGroup | FirstWay
+Looking = Lookaround | Concat | LookaroundAlternation | LookaroundLoop | NamedGroup | AtomicGroup
 Tree = Node | Looking
 
 NO_GROUPS = "a tree that is read for its groups becomes no automaton"
 ANY = Chars(ALL)
 ANY_TEXT = Repeat(ANY, 0, None)
-TEXT_START = Look(ANY, ahead=False, negative=True)
-TEXT_END = Look(ANY, ahead=True, negative=True)
+TEXT_START = Lookaround(ANY, ahead=False, negative=True)
+TEXT_END = Lookaround(ANY, ahead=True, negative=True)
 NEWLINE = Chars(((10, 10),))
-LINE_START = Look(Chars(NOT_NEWLINE), ahead=False, negative=True)
-LINE_END = Look(Chars(NOT_NEWLINE), ahead=True, negative=True)
-TEXT_END_OR_LAST_NEWLINE = Look(Concat((Repeat(NEWLINE, 0, 1), TEXT_END)), ahead=True, negative=False)
+LINE_START = Lookaround(Chars(NOT_NEWLINE), ahead=False, negative=True)
+LINE_END = Lookaround(Chars(NOT_NEWLINE), ahead=True, negative=True)
+TEXT_END_OR_LAST_NEWLINE = Lookaround(Concat((Repeat(NEWLINE, 0, 1), TEXT_END)), ahead=True, negative=False)
 
 
 def boundary(word: Ranges) -> Tree:
     r"""Return `\b`: a character of `word` on exactly one side."""
     chars = Chars(word)
-    return Either(
+    return LookaroundAlternation(
         (
-            Concat((Look(chars, False, False), Look(chars, True, True))),
-            Concat((Look(chars, False, True), Look(chars, True, False))),
+            Concat((Lookaround(chars, False, False), Lookaround(chars, True, True))),
+            Concat((Lookaround(chars, False, True), Lookaround(chars, True, False))),
         )
     )
 
@@ -90,19 +90,19 @@ def boundary(word: Ranges) -> Tree:
 def no_boundary(word: Ranges, in_empty_text: bool) -> Tree:
     r"""Return `\B`: characters of `word` on both sides or neither; `re` before Python 3.14 requires a nonempty text."""
     chars = Chars(word)
-    inside = Concat((Look(chars, False, False), Look(chars, True, False)))
+    inside = Concat((Lookaround(chars, False, False), Lookaround(chars, True, False)))
     if in_empty_text:
-        return Either((inside, Concat((Look(chars, False, True), Look(chars, True, True)))))
+        return LookaroundAlternation((inside, Concat((Lookaround(chars, False, True), Lookaround(chars, True, True)))))
     others = Chars(negate(word))
-    before = Concat((Look(others, False, False), Look(chars, True, True)))
-    after = Concat((Look(chars, False, True), Look(others, True, False)))
-    return Either((inside, before, after))
+    before = Concat((Lookaround(others, False, False), Lookaround(chars, True, True)))
+    after = Concat((Lookaround(chars, False, True), Lookaround(others, True, False)))
+    return LookaroundAlternation((inside, before, after))
 
 
 def look(body: Tree, ahead: bool, negative: bool) -> Tree:
     """Return a condition; the body of a condition on a single character is always a set."""
     ranges = single_character(body)
-    return Look(body if ranges is None else Chars(ranges), ahead, negative)
+    return Lookaround(body if ranges is None else Chars(ranges), ahead, negative)
 
 
 def chars(ranges: Ranges) -> Node:
@@ -166,7 +166,7 @@ def either(items: ListOf[Tree]) -> Tree:
     else:
         return Chars(normalise(pairs))
     plain = [item for item in kept if not isinstance(item, Looking)]
-    return Alternation(tuple(plain)) if len(plain) == len(kept) else Either(tuple(kept))
+    return Alternation(tuple(plain)) if len(plain) == len(kept) else LookaroundAlternation(tuple(kept))
 
 
 def repeat(item: Tree, low: int, high: int | None) -> Tree:
@@ -223,7 +223,7 @@ def _lengths(tree: Tree, known: Known) -> Span:
     if isinstance(tree, (Sequence, Concat)):
         pairs = [lengths(item, known) for item in tree.items]
         return sum(pair[0] for pair in pairs), min(sum(pair[1] for pair in pairs), ENDLESS)
-    if isinstance(tree, (Alternation, Either)):
+    if isinstance(tree, (Alternation, LookaroundAlternation)):
         pairs = [lengths(item, known) for item in tree.items]
         if not pairs:
             return 0, 0
@@ -232,6 +232,6 @@ def _lengths(tree: Tree, known: Known) -> Span:
         low, high = lengths(tree.item, known)
         most = 0 if high == 0 else ENDLESS if tree.max is None else min(high * tree.max, ENDLESS)
         return min(low * tree.min, ENDLESS), most
-    if isinstance(tree, (NamedGroup, FirstWay)):
+    if isinstance(tree, (NamedGroup, AtomicGroup)):
         return lengths(tree.item, known)
     return 0, 0

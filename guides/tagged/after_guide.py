@@ -7,20 +7,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...checks import shown, text_of, whole
+from ...checks import check_int, check_text, shown
 from ...errors import LanguageError, OptionError
 from ...tokenizers_adapter.marked import marker_bytes, unmarked_text, with_markers
+from ..arguments import MAX_LEFT, check_left, check_state, check_token, state_error, states_of
 from ..explain import NOTHING, expected
-from ..given import MOST_LEFT, left_of, no_state, state_of, states_of, token_of
 from ..lift.table_guide import StateTableGuide
 from ..limits import Limits, Meter, spend
 from ..locks import new_lock
-from ..pictures import MAX_PICTURED, Drawable, Joined, Picture, refuse_tokens
+from ..pictures import MAX_PICTURED, Drawable, Picture, PictureBuilder, refuse_tokens
 from ..protocol import DEAD, NEVER, ByteGuide, Guide, Mask, fits, mask_within
 from .markers import LONGEST
 from .pieces import marker_label
 
-MOST_FREE = 1 << 20
+MAX_FREE = 1 << 20
 
 
 class Thought(NamedTuple):
@@ -60,16 +60,16 @@ class AfterGuide(StateTableGuide, Drawable):
             raise OptionError(f"{shown(child)} is not a guide that can follow a marker")
         self.marker: str | int
         if isinstance(marker, str):
-            self.marker = text_of(marker, "the marker")
+            self.marker = check_text(marker, "the marker")
             self._text, tokens = marker.encode(), ()
             if not 0 < len(self._text) <= LONGEST:
                 raise OptionError(f"the marker must have from 1 to {LONGEST:,} bytes, not {len(self._text):,}")
         else:
-            self.marker = token = whole(marker, "the marker, a token", 0)
+            self.marker = token = check_int(marker, "the marker, a token", 0)
             self._text, tokens = marker_bytes(token), (token,)
         super().__init__(with_markers(child.vocabulary, tokens))
         self.child = child
-        self.free_tokens = whole(most, "the budget of the free text", 0, MOST_FREE)
+        self.free_tokens = check_int(most, "the budget of the free text", 0, MAX_FREE)
         self._first_of_child = (self.free_tokens + 1) * len(self._text)
         self._moves: dict[int, MarkerMoves] = {}
         self._lock = new_lock()
@@ -87,7 +87,7 @@ class AfterGuide(StateTableGuide, Drawable):
     def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
         """Draw the free text, and behind the marker the picture of the child."""
         refuse_tokens(tokens, "a guide behind free text")
-        drawn = Joined(states_of(max_states))
+        drawn = PictureBuilder(states_of(max_states))
         free = drawn.box("free text", f"tokens: at most {self.free_tokens:,}")
         drawn.arrow(free, drawn.guide(self.child)[0], marker_label(self.marker))
         return drawn.picture()
@@ -104,7 +104,7 @@ class AfterGuide(StateTableGuide, Drawable):
 
     def advance(self, state: int, token: int) -> int:
         """Return the state after `token`, or DEAD; EOS leaves an accepting state as it is."""
-        state, token = self._check(state), token_of(token, self._vocabulary.size)
+        state, token = self._check(state), check_token(token, self._vocabulary.size)
         if state == DEAD or token < 0:
             return DEAD
         if state >= self._first_of_child:
@@ -134,7 +134,7 @@ class AfterGuide(StateTableGuide, Drawable):
 
     def fits(self, state: int, left: int) -> bool:
         """Test whether `distance(state) <= left`."""
-        state, left = self._check(state), left_of(left)
+        state, left = self._check(state), check_left(left)
         if state >= self._first_of_child:
             return fits(self.child, state - self._first_of_child, left)
         return self.distance(state) <= left
@@ -153,7 +153,7 @@ class AfterGuide(StateTableGuide, Drawable):
 
     def mask_within(self, state: int, left: int) -> Mask:
         """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
-        state, left = self._check(state), left_of(left)
+        state, left = self._check(state), check_left(left)
         if state == DEAD:
             return np.zeros(self._tables.words, np.uint32)
         if state >= self._first_of_child:
@@ -188,9 +188,9 @@ class AfterGuide(StateTableGuide, Drawable):
         return self._vocabulary.decode(tokens).partition(self._text)[2]
 
     def _check(self, state: int) -> int:
-        state = state_of(state, MOST_LEFT)
+        state = check_state(state, MAX_LEFT)
         if 0 <= state < self._first_of_child and self._closing[state % len(self._text)] >= NEVER:
-            raise no_state(state)
+            raise state_error(state)
         return state
 
     def _made(self, state: int) -> Mask:

@@ -6,18 +6,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...checks import conforms, shown, text_of
+from ...checks import check_text, implements, shown
 from ...errors import LanguageError, LimitError, OptionError
 from ...tokenizers_adapter import Vocabulary
+from ..arguments import MAX_LEFT, check_bytes, check_left, check_state, state_error
 from ..explain import NOTHING, expected
-from ..given import MOST_LEFT, bytes_of, left_of, no_state, state_of
 from ..lift.table_guide import StateTableGuide
 from ..lift.tables import VocabularyTables
 from ..limits import Limits, Meter, spend
 from ..locks import new_lock
 from ..protocol import DEAD, NEVER, ByteGuide, Mask, Quoting, fits, mask_of, mask_within
 
-MOST_BYTES = 64
+MAX_BYTES = 64
 STEPS_PER_TOKEN = 20
 OFFSET = 1 << 16
 """States below OFFSET are those inside a mark: the capacity per guide. A guide with half as many is worn."""
@@ -85,18 +85,18 @@ class ClosedGuide(StateTableGuide):
     """
 
     def __init__(self, child: ByteGuide, mark: str, *, limits: Limits | None = None) -> None:
-        if isinstance(child, type) or not conforms(child, ByteGuide):
+        if isinstance(child, type) or not implements(child, ByteGuide):
             raise OptionError(
                 f"{shown(child)} is not a guide that a closing mark can follow: it must read bytes, see ByteGuide"
             )
         super().__init__(child.vocabulary)
-        self.child, self.mark = child, text_of(mark, "the closing mark")
+        self.child, self.mark = child, check_text(mark, "the closing mark")
         self._text = text = mark.encode()
-        if not 0 < len(text) <= MOST_BYTES:
-            raise OptionError(f"the closing mark must have from 1 to {MOST_BYTES} bytes, not {len(text):,}")
+        if not 0 < len(text) <= MAX_BYTES:
+            raise OptionError(f"the closing mark must have from 1 to {MAX_BYTES} bytes, not {len(text):,}")
         self._meter = Meter(limits)
         self._made_of = {"child": child, "mark": mark, "limits": limits}
-        self._quoting = child if conforms(child, Quoting) else None
+        self._quoting = child if implements(child, Quoting) else None
         with self._meter:
             self._marks = MarkTokens.of(child.vocabulary, text)
         self._closing = self._marks.closing
@@ -132,7 +132,7 @@ class ClosedGuide(StateTableGuide):
 
     def read(self, state: int, data: bytes) -> int:
         """Return the state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
-        state, data = self._check(state), bytes_of(data)
+        state, data = self._check(state), check_bytes(data)
         if state == DEAD or not data:
             return state
         child, places = self._parts(state)
@@ -154,7 +154,7 @@ class ClosedGuide(StateTableGuide):
 
     def fits(self, state: int, left: int) -> bool:
         """Test whether `distance(state) <= left`."""
-        state, left = self._check(state), left_of(left)
+        state, left = self._check(state), check_left(left)
         if state == DEAD:
             return left >= NEVER
         child, places = self._parts(state)
@@ -166,7 +166,7 @@ class ClosedGuide(StateTableGuide):
 
     def mask_within(self, state: int, left: int) -> Mask:
         """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
-        return self._mask(self._check(state), left_of(left))
+        return self._mask(self._check(state), check_left(left))
 
     def describe(self, state: int) -> str:
         """Describe what may follow."""
@@ -190,11 +190,11 @@ class ClosedGuide(StateTableGuide):
         return b"" if places or child == DEAD else self._quoting.ahead(child)
 
     def _check(self, state: int) -> int:
-        state = state_of(state, MOST_LEFT)
+        state = check_state(state, MAX_LEFT)
         if state >= OFFSET:
             self.child.is_accepting(state - OFFSET)  # raises StateError for an unknown state
         elif state >= len(self._met):
-            raise no_state(state)
+            raise state_error(state)
         return state
 
     def _parts(self, state: int) -> tuple[int, frozenset[int]]:

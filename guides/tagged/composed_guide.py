@@ -11,8 +11,8 @@ from ...errors import OptionError
 from ...kernels.chart.layout import CALL, EPSILON, INCREMENT, LEAVE, UNBOUNDED
 from ...tokenizers_adapter import Vocabulary
 from ...tokenizers_adapter.marked import with_markers, without_markers
+from ..arguments import vocabulary_of
 from ..chart.automaton import ChartAutomaton
-from ..given import vocabulary_of
 from ..graph.graph import Graph
 from ..graph.lowering import Lowering
 from ..lift.lifted_guide import LiftedGuide

@@ -10,13 +10,13 @@ import numpy as np
 from ...checks import items_of, shown
 from ...errors import OptionError
 from ...tokenizers_adapter.marked import MarkedVocabulary, with_markers, without_markers
+from ..arguments import check_bytes, check_left, check_state
 from ..explain import NOTHING, expected
-from ..given import bytes_of, left_of, state_of
 from ..lift.table_guide import StateTableGuide
 from ..locks import new_lock
 from ..protocol import DEAD, NEVER, ByteGuide, Guide, Mask, fits, mask_within
 
-MOST_STATES = 1 << 18
+MAX_STATES = 1 << 18
 """States above which a renewed guide should begin the next text."""
 
 
@@ -67,7 +67,7 @@ class EitherGuide(StateTableGuide):
     @property
     def is_worn(self) -> bool:
         """True if there are too many states, or one of the guides is worn."""
-        return len(self._members) > MOST_STATES or any(getattr(guide, "is_worn", False) for guide in self.guides)
+        return len(self._members) > MAX_STATES or any(getattr(guide, "is_worn", False) for guide in self.guides)
 
     def renewed(self) -> EitherGuide:
         """Return a guide of the same guides, with worn ones renewed."""
@@ -88,7 +88,7 @@ class EitherGuide(StateTableGuide):
 
     def fits(self, state: int, left: int) -> bool:
         """Test whether `distance(state) <= left`."""
-        left = left_of(left)
+        left = check_left(left)
         members = self._open(state)
         return any(fits(guide, at, left) for guide, at in members) if members else left >= NEVER
 
@@ -104,7 +104,7 @@ class EitherGuide(StateTableGuide):
         return ", or ".join(expected(guide, at) for guide, at in self._open(state)) or NOTHING
 
     def _check(self, state: int) -> int:
-        return state_of(state, len(self._members))
+        return check_state(state, len(self._members))
 
     def _made(self, state: int) -> Mask:
         mask = np.zeros(self._tables.words, np.uint32)
@@ -138,7 +138,7 @@ class EitherByteGuide(EitherGuide):
 
     def read(self, state: int, data: bytes) -> int:
         """Return the state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
-        state, data = self._check(state), bytes_of(data)
+        state, data = self._check(state), check_bytes(data)
         if state == DEAD:
             return DEAD
         members: Any = zip(self.guides, self._members[state], strict=True)

@@ -15,8 +15,8 @@ from ...kernels.chart.rows import FIRST_LEAD
 from ...kernels.utf8 import FIRST_NEXT, FORMS, LAST_LEAD, LAST_NEXT, LAST_SECOND, LEAD, MORE, SECOND
 from ...tokenizers_adapter.marked import MARK
 from ..automata.charsets import LAST
+from ..cached import cached
 from ..graph.array_graph import Span, span_of
-from ..kept import kept
 from ..limits import spend
 
 STEPS_PER_BYTE = 20
@@ -94,7 +94,7 @@ class Markers:
                 raise _within(text[start:end], text)
 
 
-@kept(64, 1 << 20)
+@cached(64, 1 << 20)
 def markers_of(texts: tuple[bytes, ...]) -> Markers:
     """Return the cached `Markers` of some texts."""
     return Markers(texts)

@@ -12,7 +12,7 @@ from ...checks import shown
 from ...errors import LimitError, OptionError
 from ..automata.byte_table import OUTSIDE, WORD, last_character
 from ..automata.charsets import ALL, negate, unicode_class
-from ..automata.dfa import Dfa, Numbers, minimise
+from ..automata.dfa import Dfa, StateNumbering, minimise
 from ..chart.automaton import ChartAutomaton
 from ..explain import NOTHING, expected
 from ..graph.graph import Graph
@@ -23,8 +23,8 @@ from ..protocol import DEAD, Mask
 from ..regular_guide import RegularGuide
 from ..syntax import Chars, Repeat, Table
 
-MOST_STATES = 10_000
-MOST_OF_CHILD = 2_000
+MAX_STATES = 10_000
+MAX_OF_CHILD = 2_000
 STEPS_PER_MOVE = 50
 FIRST_UNSPACED = 0x0E00
 """Scripts from Thai on put no spaces between words, or attach particles to them."""
@@ -73,9 +73,9 @@ class MentionGuide(StateTableGuide):
         super().__init__(child.vocabulary)
         self.child, self.is_last = child, is_last
         try:
-            self._child = child.dfa(MOST_OF_CHILD)
+            self._child = child.dfa(MAX_OF_CHILD)
         except LimitError:
-            raise _too_large(MOST_OF_CHILD) from None
+            raise _too_large(MAX_OF_CHILD) from None
         with Meter(limits):
             self._line = RegularGuide(_table(self._child, is_last=is_last), child.vocabulary)
         self._over: dict[int, bool] = {}
@@ -168,7 +168,7 @@ def _ends(text: bytes, lasts: list[int], place: int) -> bool:
 def _table(child: Dfa, *, is_last: bool) -> Table:
     """Build the language as a table. Raises LimitError."""
     line, words, moves = _free_text(is_line=not is_last), last_character(SPACED), _Moves(child)
-    numbers: Numbers[tuple[int, int, Threads]] = Numbers()
+    numbers: StateNumbering[tuple[int, int, Threads]] = StateNumbering()
     over = (DEAD, OUTSIDE, (NAMED,))
     _ = numbers[line.start, OUTSIDE, _begun([], child.start)]
     kinds = np.concatenate([line.transitions, words, child.transitions])
@@ -191,8 +191,8 @@ def _table(child: Dfa, *, is_last: bool) -> Table:
         rows.append(np.array(row, np.int32)[kind_of])
         is_whole = place == DEAD or line.is_accepting(place)
         accepting.append(is_whole and any(each.is_named or each.is_open for each in threads))
-        if len(numbers) > MOST_STATES:
-            raise _too_large(MOST_STATES)
+        if len(numbers) > MAX_STATES:
+            raise _too_large(MAX_STATES)
     return Table(*minimise(np.stack(rows), np.array(accepting)))
 
 

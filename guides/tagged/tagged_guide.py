@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ...checks import MOST, brief, items_of, shown, text_of, whole
+from ...checks import MAX_INT, brief, check_int, check_text, items_of, shown
 from ...errors import OptionError
 from ...tokenizers_adapter import Vocabulary
 from ...tokenizers_adapter.marked import unmarked_text, without_markers
-from ..given import states_of
+from ..arguments import states_of
 from ..limits import Limits, Meter
-from ..pictures import MAX_PICTURED, Drawable, Joined, Picture, refuse_tokens
+from ..pictures import MAX_PICTURED, Drawable, Picture, PictureBuilder, refuse_tokens
 from .composed_guide import ComposedGuide, check_guide
 from .markers import markers_of
 from .pieces import (
@@ -65,8 +65,8 @@ class TaggedGuide(ComposedGuide, Drawable):
         limits: Limits | None = None,
     ) -> None:
         self.tags = _tags(tags)
-        self.least = whole(least, "least", 0)
-        self.most = None if most is None else whole(most, "most", max(1, self.least), MOST)
+        self.least = check_int(least, "least", 0)
+        self.most = None if most is None else check_int(most, "most", max(1, self.least), MAX_INT)
         with Meter(limits):
             self._markers = markers_of(tuple(marker_data(begin) for begin, _, _ in self.tags))
             super().__init__(_piece(self.tags, self.least, self.most), vocabulary, limits=limits)
@@ -85,7 +85,7 @@ class TaggedGuide(ComposedGuide, Drawable):
     def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
         """Draw the free text, with arrows for markers to the pictures of the parts and back."""
         refuse_tokens(tokens, "tags")
-        drawn = Joined(states_of(max_states))
+        drawn = PictureBuilder(states_of(max_states))
         bounds = [f"at least {self.least:,}"] if self.least or self.most is None else []
         bounds += [f"at most {self.most:,}"] if self.most is not None else []
         free = drawn.box("free text", f"parts: {', '.join(bounds)}")
@@ -168,4 +168,4 @@ def _tag(tag: Any, what: str) -> Tag:
 
 
 def _marker(marker: Any, what: str) -> Marker:
-    return text_of(marker, what) if isinstance(marker, str) else whole(marker, f"{what} a token", 0)
+    return check_text(marker, what) if isinstance(marker, str) else check_int(marker, f"{what} a token", 0)

@@ -36,8 +36,8 @@ SCALE = 4
 _BYTE, _SHORT, _WORD, _REAL, _HALF = *map(ir.IntType, (8, 16, 32)), ir.FloatType(), ir.HalfType()
 _NARROW = types.uint16, types.int8
 _LARGEST = np.float32(65504)
-_MOST = 127.0
-_PART = float(np.float32(1 / _MOST))
+_MAX = 127.0
+_PART = float(np.float32(1 / _MAX))
 _LEAST = np.float32(2.0**-100)
 """Rows whose numbers are all smaller become zero: their scale would have no inverse."""
 
@@ -113,7 +113,7 @@ def _round_row(builder: Any, row: Any, place: Any, numbers: Any, count: Any) -> 
     is_large = builder.icmp_unsigned(">=", bits, _WORD(int(_LEAST.view(np.uint32))))
     is_finite = builder.icmp_unsigned("<", bits, _WORD(255 << 23))
     is_usual, most = builder.and_(is_large, is_finite), builder.bitcast(bits, _REAL)
-    factor = builder.select(is_usual, builder.fdiv(_REAL(_MOST), most), _REAL(0.0))
+    factor = builder.select(is_usual, builder.fdiv(_REAL(_MAX), most), _REAL(0.0))
     other = builder.select(is_finite, _REAL(0.0), _REAL(float("nan")))
     builder.store(builder.select(is_usual, builder.fmul(most, _REAL(_PART)), other), place)
     nearest = builder.module.declare_intrinsic("llvm.nearbyint", [_REAL])
@@ -181,7 +181,7 @@ def _plain_keep(row: Stored, numbers: Reals) -> None:
     elif row.dtype == np.int8:
         most = np.abs(numbers).max()
         is_usual = _LEAST <= most < np.inf
-        row[: numbers.size] = np.rint(numbers * (np.float32(_MOST) / most)) if is_usual else 0
+        row[: numbers.size] = np.rint(numbers * (np.float32(_MAX) / most)) if is_usual else 0
         other = 0 if most < _LEAST else np.nan
         row[-SCALE:].view(np.float32)[0] = most * np.float32(_PART) if is_usual else other
     else:

@@ -24,8 +24,8 @@ DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 """Dtypes of queries, keys and values; all three are equal."""
 
 _LOG2E = tl.constexpr(1.4426950408889634)
-_LEAST_PART = 128
-_MOST_PARTS = 64
+_MIN_PART = 128
+_MAX_PARTS = 64
 
 
 class Tiles(NamedTuple):
@@ -44,7 +44,7 @@ class Tiles(NamedTuple):
     warps: int
 
 
-class Machine(NamedTuple):
+class DeviceProperties(NamedTuple):
     """Properties of a GPU: the number of multiprocessors, and bytes of shared memory that a tile may use."""
 
     processors: int
@@ -274,7 +274,7 @@ def attend_paged(
 
 
 def cut_work(
-    machine: Machine,
+    machine: DeviceProperties,
     texts: int,
     heads: int,
     group: int,
@@ -299,17 +299,17 @@ def cut_work(
     tokens = rows // group
     tiles = triton.cdiv(widest, tokens) * texts * heads
     if parts is None:
-        parts = min(2 * machine.processors // tiles, (reach + tokens) // _LEAST_PART, _MOST_PARTS)
+        parts = min(2 * machine.processors // tiles, (reach + tokens) // _MIN_PART, _MAX_PARTS)
     return Tiles(tokens, rows, keys, max(parts, 1), stages, 8 if rows > 64 else 4)
 
 
 @cache
-def machine_of(device: torch.device) -> Machine:
+def machine_of(device: torch.device) -> DeviceProperties:
     """Return the properties of a GPU; those of an H100 for other devices, as in Triton's interpreter."""
     if device.type != "cuda":
-        return Machine(132, 160 << 10)
+        return DeviceProperties(132, 160 << 10)
     found = torch.cuda.get_device_properties(device)
-    return Machine(found.multi_processor_count, found.shared_memory_per_block_optin * 3 // 4)
+    return DeviceProperties(found.multi_processor_count, found.shared_memory_per_block_optin * 3 // 4)
 
 
 def lanes_of(size: int) -> int:
@@ -317,7 +317,7 @@ def lanes_of(size: int) -> int:
     return max(triton.next_power_of_2(size), 16)
 
 
-_MOST = 4096
+_MAX = 4096
 
 
 @triton.jit
@@ -365,7 +365,7 @@ def write_paged(keys: Any, values: Any, new_keys: Any, new_values: Any, slots: A
         return
     heads, block, key_size, value_size = *keys.shape[1:], values.shape[3]
     lanes = lanes_of(key_size), lanes_of(value_size)
-    portion = min(triton.next_power_of_2(heads), max(_MOST // max(lanes), 1))
+    portion = min(triton.next_power_of_2(heads), max(_MAX // max(lanes), 1))
     with on(keys):
         write_tokens[(slots.shape[0], triton.cdiv(heads, portion))](
             *(keys, values, new_keys, new_values, slots, *keys.stride()[:3], *values.stride()[:3]),

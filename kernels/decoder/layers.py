@@ -245,7 +245,7 @@ def logistic(x: Any, like: Reals) -> Any:
     return (kind(1) if x >= 0 else small) / (kind(1) + small)
 
 
-class Stack(Arrays):
+class LayerStack(Arrays):
     """The weights of equally shaped layers, in the order of the arguments of the layer kernels.
 
     weights: [layers, n] addresses
@@ -281,7 +281,7 @@ def read_layers(
     slots: Ints,
     cos: Reals,
     sin: Reals,
-    stack: Stack,
+    stack: LayerStack,
     inputs: AttentionInputs,
     norm: Reals,
     norm_bias: Reals,
@@ -370,12 +370,12 @@ def stored_at(inputs: AttentionInputs, layer: Int, like: Stored) -> tuple[Stored
 
 
 @inner_njit
-def matrix_of(stack: Stack, layer: Int, number: Int, like: Reals) -> Reals:
+def matrix_of(stack: LayerStack, layer: Int, number: Int, like: Reals) -> Reals:
     """Return one weight of a layer [rows, columns]."""
     return array_at(stack.weights[layer, number], (stack.shapes[number, 0], stack.shapes[number, 1]), like)
 
 
 @inner_njit
-def vector_of(stack: Stack, layer: Int, number: Int, like: Reals) -> Reals:
+def vector_of(stack: LayerStack, layer: Int, number: Int, like: Reals) -> Reals:
     """Return one weight of a layer [size], or an empty array."""
     return array_at(stack.weights[layer, number], (stack.shapes[number, 0],), like)

@@ -21,7 +21,7 @@ NUMBERS = ("int32", "int64")
 _NO_WORDS: Ints = np.zeros((1, 0), np.int32)
 
 
-class Contract(NamedTuple):
+class CallProperties(NamedTuple):
     """Properties of a call's arguments, after the checks."""
 
     batch: int
@@ -31,7 +31,7 @@ class Contract(NamedTuple):
     device: str
 
 
-class Flat(NamedTuple):
+class KernelArguments(NamedTuple):
     """CPU arguments of compiled kernels, as views; only 16-bit logits are copied.
 
     `bits` int32 [n]: the logits' bits, row b at `bits[b * stride : b * stride + size]`. `words` int32 [R, W]:
@@ -45,7 +45,7 @@ class Flat(NamedTuple):
     numbers: Ints
 
 
-def check(logits: Any, masks: Any = None, rows: Any = None, size: int | None = None) -> Contract:
+def check(logits: Any, masks: Any = None, rows: Any = None, size: int | None = None) -> CallProperties:
     """Check logits [B, V], masks [R, W], row numbers [B] and the vocabulary's size for consistency.
 
     Raises TypeError for a wrong kind or dtype, ValueError for a wrong shape, stride, size or device.
@@ -66,7 +66,7 @@ def check(logits: Any, masks: Any = None, rows: Any = None, size: int | None = N
     else:
         limit = _check_masks(masks, rows, batch, width, device)
     if size is None:
-        return Contract(batch, width, limit, dtype, device)
+        return CallProperties(batch, width, limit, dtype, device)
     size = whole(size, "size")
     if not 0 < size <= width:
         raise ValueError(f"size: the vocabulary has {size} tokens, but a row of logits has {width} values")
@@ -74,19 +74,19 @@ def check(logits: Any, masks: Any = None, rows: Any = None, size: int | None = N
         raise ValueError(
             f"masks: {size} tokens need rows of {(size + 31) // 32} words, these have {int(masks.shape[1])}"
         )
-    return Contract(batch, width, size, dtype, device)
+    return CallProperties(batch, width, size, dtype, device)
 
 
-def flatten(logits: Any, masks: Any, rows: Any, contract: Contract) -> Flat:
+def flatten(logits: Any, masks: Any, rows: Any, contract: CallProperties) -> KernelArguments:
     """View checked CPU arguments as arrays of compiled kernels; 16-bit logits are widened."""
     if contract.dtype != "float32":
         logits = logits.astype(np.float32) if _is_numpy(logits) else logits.float()
     bits, stride = flat_bits(logits, contract, np.int32)
     words, numbers = mask_rows(masks, rows, contract.batch)
-    return Flat(bits, stride, contract.size, words, numbers)
+    return KernelArguments(bits, stride, contract.size, words, numbers)
 
 
-def flat_bits(logits: Any, contract: Contract, integer: type[np.signedinteger[Any]]) -> tuple[Any, int]:
+def flat_bits(logits: Any, contract: CallProperties, integer: type[np.signedinteger[Any]]) -> tuple[Any, int]:
     """Return the memory of checked CPU logits as a flat integer view, and the step between rows."""
     batch, width = contract.batch, contract.width
     stride = _step(logits, 0) if batch > 1 else width

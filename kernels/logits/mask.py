@@ -176,7 +176,7 @@ def ids_kernel(words: Ints, size: Int) -> Ints:
 FEW = 15
 FEW_COUNT, FEW_PLACES, FEW_WORDS, LISTED = 0, 1, 1 + FEW, 32
 MANY = -1
-LEAST_LISTED = 256
+MIN_LISTED = 256
 """Rows of at least this many words have lists."""
 BLOCK = 128
 """Words that are tested together: LLVM vectorises a loop that counts, but not one with an early exit."""

@@ -45,7 +45,7 @@ from .blocks import (
     weigh,
     weight_of,
 )
-from .contracts import Contract, Flat, bad_row, check, flatten, per_row, whole
+from .contracts import CallProperties, KernelArguments, bad_row, check, flatten, per_row, whole
 
 
 @inner_njit
@@ -351,9 +351,9 @@ __all__ = [
     "EMPTY",
     "NAN",
     "OK",
-    "Best",
-    "Chosen",
+    "ChosenTokens",
     "LogitSums",
+    "TopCandidates",
     "logsumexp",
     "masked_argmax",
     "masked_sample",
@@ -362,7 +362,7 @@ __all__ = [
 ]
 
 
-class Chosen(NamedTuple):
+class ChosenTokens(NamedTuple):
     """One token for each row.
 
     `tokens` int32 [B], -1 unless the status is OK; `status` uint8 [B]; `logprobs` and `raw_logprobs` float64
@@ -383,7 +383,7 @@ class LogitSums(NamedTuple):
     status: Any
 
 
-class Best(NamedTuple):
+class TopCandidates(NamedTuple):
     """The best candidates of each group of rows, best first, ties by lower row and then token.
 
     `scores` float64, `rows` and `tokens` int32 [B / group, k], padded with -inf, -1, -1; `normaliser` float64 [B],
@@ -402,7 +402,7 @@ _MUCH = {"raw": CHOSEN_AND_RAW, "masked": CHOSEN, "none": ARGMAX}
 
 def masked_argmax(
     logits: Any, masks: Any = None, rows: Any = None, size: int | None = None, *, logprobs: bool = False
-) -> Chosen:
+) -> ChosenTokens:
     """Return the allowed token with the largest logit in each row, the lowest of equals.
 
     Logits are read once; without `logprobs` only allowed ones. Raises TypeError and ValueError.
@@ -411,12 +411,12 @@ def masked_argmax(
     if contract.device != "cpu":
         from .triton_select import masked_argmax as on_device
 
-        return Chosen(*on_device(logits, masks, rows, contract, logprobs))
+        return ChosenTokens(*on_device(logits, masks, rows, contract, logprobs))
     flat = flatten(logits, masks, rows, contract)
     tokens, status, masked, raw = _scan(flat, contract, CHOSEN_AND_RAW if logprobs else ARGMAX)
     if not logprobs:
-        return Chosen(tokens, status)
-    return Chosen(tokens, status, *_logprobs(flat, tokens, masked, raw))
+        return ChosenTokens(tokens, status)
+    return ChosenTokens(tokens, status, *_logprobs(flat, tokens, masked, raw))
 
 
 def logsumexp(
@@ -448,7 +448,7 @@ def masked_sample(
     top_p: Any = 1.0,
     min_p: Any = 0.0,
     logprobs: bool = False,
-) -> Chosen:
+) -> ChosenTokens:
     """Draw a token for each row from its allowed tokens; filters apply in the order of transformers.
 
     `uniforms` float64 [B] in [0, 1): the result is the first token, by id, at which the cumulative distribution exceeds
@@ -462,15 +462,15 @@ def masked_sample(
     if contract.device != "cpu":
         from .triton_select import masked_sample as on_device
 
-        return Chosen(*on_device(logits, masks, rows, contract, uniforms, settings, logprobs))
+        return ChosenTokens(*on_device(logits, masks, rows, contract, uniforms, settings, logprobs))
     flat = flatten(logits, masks, rows, contract)
     tokens, status = np.empty(contract.batch, np.int32), np.empty(contract.batch, np.uint8)
     _raise_if_bad(flat, draw_kernel(*flat, uniforms, settings, tokens, status))
     if not logprobs:
-        return Chosen(tokens, status)
+        return ChosenTokens(tokens, status)
     _, seen, masked, raw = _scan(flat, contract, CHOSEN_AND_RAW)
     tokens[seen != OK] = -1
-    return Chosen(tokens, seen, *_logprobs(flat, tokens, masked, raw))
+    return ChosenTokens(tokens, seen, *_logprobs(flat, tokens, masked, raw))
 
 
 def masked_topk(
@@ -483,7 +483,7 @@ def masked_topk(
     scores: Any = None,
     group: int = 1,
     normalise: str = "raw",
-) -> Best:
+) -> TopCandidates:
     """Return the best k of beams x vocabulary, for every `group` of consecutive rows; logits are read once.
 
     A candidate's score is `scores[row]` (float64 [B], default 0; rows with -inf are not read) plus its logit minus the
@@ -503,16 +503,18 @@ def masked_topk(
     if contract.device != "cpu":
         from .triton_select import masked_topk as on_device
 
-        return Best(*on_device(logits, masks, rows, contract, k, added, group, normalise))
+        return TopCandidates(*on_device(logits, masks, rows, contract, k, added, group, normalise))
     flat = flatten(logits, masks, rows, contract)
     shape = (contract.batch // group, k)
     best = (np.empty(shape), np.empty(shape, np.int32), np.empty(shape, np.int32))
     normaliser, status = np.empty(contract.batch), np.empty(contract.batch, np.uint8)
     _raise_if_bad(flat, topk_kernel(*flat, _MUCH[normalise], added, *best, normaliser, status))
-    return Best(*best, normaliser, status)
+    return TopCandidates(*best, normaliser, status)
 
 
-def token_logprobs(logits: Any, tokens: Any, masks: Any = None, rows: Any = None, size: int | None = None) -> Chosen:
+def token_logprobs(
+    logits: Any, tokens: Any, masks: Any = None, rows: Any = None, size: int | None = None
+) -> ChosenTokens:
     """Return log-probabilities of given tokens int32 [B] among the allowed and among all tokens; NaN for token -1."""
     contract = check(logits, masks, rows, size)
     given = per_row(tokens, contract.batch, "tokens")
@@ -522,14 +524,14 @@ def token_logprobs(logits: Any, tokens: Any, masks: Any = None, rows: Any = None
     if contract.device != "cpu":
         from .triton_select import token_logprobs as on_device
 
-        return Chosen(*on_device(logits, wanted, masks, rows, contract))
+        return ChosenTokens(*on_device(logits, wanted, masks, rows, contract))
     flat = flatten(logits, masks, rows, contract)
     _, status, masked, raw = _scan(flat, contract, CHOSEN_AND_RAW)
-    return Chosen(wanted, status, *_logprobs(flat, wanted, masked, raw))
+    return ChosenTokens(wanted, status, *_logprobs(flat, wanted, masked, raw))
 
 
 def _sampling(
-    contract: Contract, uniforms: Any, temperature: Any, top_k: Any, top_p: Any, min_p: Any
+    contract: CallProperties, uniforms: Any, temperature: Any, top_k: Any, top_p: Any, min_p: Any
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Check the numbers for sampling. Return uniforms float64 [B] and settings float64 [4, B]."""
     batch = contract.batch
@@ -553,19 +555,19 @@ def _sampling(
     return uniforms, settings
 
 
-def _raise_if_bad(flat: Flat, wrong: Int) -> None:
+def _raise_if_bad(flat: KernelArguments, wrong: Int) -> None:
     if wrong >= 0:
         raise bad_row(int(flat.numbers[wrong]), len(flat.words))
 
 
-def _scan(flat: Flat, contract: Contract, much: int) -> tuple[Any, Any, Any, Any]:
+def _scan(flat: KernelArguments, contract: CallProperties, much: int) -> tuple[Any, Any, Any, Any]:
     batch = contract.batch
     results = (np.empty(batch, np.int32), np.empty(batch, np.uint8), np.empty(batch), np.empty(batch))
     _raise_if_bad(flat, scan_kernel(*flat, much, *results))
     return results
 
 
-def _logprobs(flat: Flat, tokens: Any, masked: Any, raw: Any) -> tuple[Any, Any]:
+def _logprobs(flat: KernelArguments, tokens: Any, masked: Any, raw: Any) -> tuple[Any, Any]:
     """Return the log-probabilities of chosen tokens; NaN where none was chosen."""
     places = np.arange(len(tokens)) * flat.stride + np.maximum(tokens, 0)
     chosen = np.where(tokens < 0, np.nan, flat.bits[places].view(np.float32).astype(np.float64))

@@ -16,7 +16,7 @@ import torch
 import triton
 import triton.language as tl
 
-from .contracts import Contract
+from .contracts import CallProperties
 
 BLOCK = 1024
 
@@ -37,7 +37,7 @@ class MaskRows(NamedTuple):
     size: int
 
 
-def rows_of(logits: Any, masks: Any, rows: Any, contract: Contract) -> MaskRows:
+def rows_of(logits: Any, masks: Any, rows: Any, contract: CallProperties) -> MaskRows:
     """Return checked arguments in the form of the Triton kernels; copies only row numbers of another dtype."""
     batch, device = contract.batch, logits.device
     if masks is None:
@@ -79,7 +79,7 @@ def mask_blocks(logits, stride, full_width, words, width, count, numbers, size, 
     tl.store(places, nothing, mask=(tokens < full_width) & (allowed == 0))
 
 
-def apply_mask(logits: Any, masks: Any, rows: Any, contract: Contract) -> None:
+def apply_mask(logits: Any, masks: Any, rows: Any, contract: CallProperties) -> None:
     """`kernels.apply_mask` for checked arguments on a GPU."""
     given = rows_of(logits, masks, rows, contract)
     grid = (contract.batch, triton.cdiv(contract.width, BLOCK))

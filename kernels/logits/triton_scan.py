@@ -23,7 +23,7 @@ _STATUS_OK, _STATUS_NAN, _STATUS_EMPTY = tl.constexpr(0), tl.constexpr(1), tl.co
 _BAD_CHOICE, _BAD_ROW = tl.constexpr(1), tl.constexpr(2)
 
 
-class Scan(NamedTuple):
+class ScanResults(NamedTuple):
     """Results for each row: `tokens` int32, `status` uint8, `peaks` float32, log-sum-exp `masked` and `raw` float64."""
 
     tokens: Any
@@ -128,7 +128,7 @@ def finish_rows(
     tl.store(raw + row, log_total(raw_peaks, raw_sums, places, present))
 
 
-def scan(given: MaskRows, with_raw: bool, keep: int = 1) -> Scan:
+def scan(given: MaskRows, with_raw: bool, keep: int = 1) -> ScanResults:
     """Scan all rows; `codes` int64 [B, blocks, keep] are the best codes of each block (keep: a power of 2)."""
     batch, device = given.logits.shape[0], given.logits.device
     blocks = triton.cdiv(given.size, BLOCK)
@@ -144,7 +144,7 @@ def scan(given: MaskRows, with_raw: bool, keep: int = 1) -> Scan:
             scan_blocks[(batch, blocks)](*given, *parts, BLOCK=BLOCK, KEEP=keep)
             slots = triton.next_power_of_2(blocks)
             finish_rows[(batch,)](*parts, *rows, blocks, WITH_RAW=with_raw, SLOTS=slots, KEEP=keep)
-    return Scan(*rows, codes)
+    return ScanResults(*rows, codes)
 
 
 CUT_BLOCK = 4096

@@ -12,9 +12,9 @@ import torch
 import triton
 import triton.language as tl
 
-from .contracts import Contract
+from .contracts import CallProperties
 from .triton_mask import BLOCK, MaskRows, allowed_at, on, rows_of
-from .triton_scan import Scan, cut_rows, scale_of, scan, weight_of
+from .triton_scan import ScanResults, cut_rows, scale_of, scan, weight_of
 
 
 @triton.jit
@@ -71,7 +71,7 @@ def draw_rows(
     tl.store(tokens + row, tl.where(tl.load(status + row) == 0, token, -1))
 
 
-def masked_argmax(logits: Any, masks: Any, rows: Any, contract: Contract, logprobs: bool) -> tuple[Any, ...]:
+def masked_argmax(logits: Any, masks: Any, rows: Any, contract: CallProperties, logprobs: bool) -> tuple[Any, ...]:
     """`kernels.masked_argmax` for checked arguments on a GPU."""
     found = scan(rows_of(logits, masks, rows, contract), logprobs)
     if not logprobs:
@@ -79,13 +79,13 @@ def masked_argmax(logits: Any, masks: Any, rows: Any, contract: Contract, logpro
     return found.tokens, found.status, *_logprobs(logits, found.tokens, found)
 
 
-def logsumexp(logits: Any, masks: Any, rows: Any, contract: Contract, raw: bool) -> tuple[Any, ...]:
+def logsumexp(logits: Any, masks: Any, rows: Any, contract: CallProperties, raw: bool) -> tuple[Any, ...]:
     """`kernels.logsumexp` for checked arguments on a GPU; raw sums are always computed."""
     found = scan(rows_of(logits, masks, rows, contract), raw)
     return found.masked, found.raw, found.status
 
 
-def token_logprobs(logits: Any, tokens: Any, masks: Any, rows: Any, contract: Contract) -> tuple[Any, ...]:
+def token_logprobs(logits: Any, tokens: Any, masks: Any, rows: Any, contract: CallProperties) -> tuple[Any, ...]:
     """`kernels.token_logprobs` for checked arguments on a GPU."""
     wanted = torch.from_numpy(tokens).to(logits.device)
     found = scan(rows_of(logits, masks, rows, contract), True)
@@ -96,7 +96,7 @@ def masked_sample(
     logits: Any,
     masks: Any,
     rows: Any,
-    contract: Contract,
+    contract: CallProperties,
     uniforms: Any,
     settings: Any,
     logprobs: bool,
@@ -129,7 +129,7 @@ def sample_rows(given: MaskRows, settings: Any, *, filtered: bool) -> tuple[Any,
     return _draw(given, found, settings, filtered), found.status
 
 
-def _draw(given: MaskRows, found: Scan, settings: Any, filtered: bool) -> Any:
+def _draw(given: MaskRows, found: ScanResults, settings: Any, filtered: bool) -> Any:
     """Return the tokens int32 [B] that uniform numbers select among those that the filters keep."""
     batch, device = given.logits.shape[0], given.logits.device
     settings = settings.contiguous()
@@ -153,7 +153,7 @@ def masked_topk(
     logits: Any,
     masks: Any,
     rows: Any,
-    contract: Contract,
+    contract: CallProperties,
     k: int,
     added: Any,
     group: int,
@@ -194,7 +194,7 @@ def _best_of_groups(scores: Any, tokens: Any, groups: int, k: int) -> tuple[Any,
     return scores, rows, tokens
 
 
-def _logprobs(logits: Any, tokens: Any, found: Scan) -> tuple[Any, Any]:
+def _logprobs(logits: Any, tokens: Any, found: ScanResults) -> tuple[Any, Any]:
     """Return the log-probabilities of chosen tokens; NaN where none was chosen."""
     places = tokens.clamp(min=0).to(torch.int64)[:, None]
     chosen = logits.detach().gather(1, places)[:, 0].double()

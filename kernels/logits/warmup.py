@@ -53,7 +53,7 @@ def decoder_thunks() -> list[tuple[str, Callable[[], object]]]:
     states, heads, single = square[None], square[None, None], np.zeros((1, 1), np.float32)
     rows = paged.AttentionRows(zero, zero, zero, np.ones(1, np.int32), zero)
     # without layers; their kernels are compiled above
-    no_stack = layers.Stack(np.zeros((0, 14), np.int64), np.zeros((14, 2), np.int64), np.zeros((0, 3)))
+    no_stack = layers.LayerStack(np.zeros((0, 14), np.int64), np.zeros((14, 2), np.int64), np.zeros((0, 3)))
     no_inputs = layers.AttentionInputs(no_stack.shapes, np.zeros(4, np.int64), no_stack.shapes, rows, rows)
     return [
         ("write_blocks", lambda: paged.write_blocks(stored, token, zero)),
@@ -112,7 +112,7 @@ def quantized_thunks() -> list[tuple[str, Callable[[], object]]]:
     nothing, whole = np.zeros((0, 5), np.int64), np.zeros(7, np.int64)
     stack = layers.QuantizedStack(nothing, whole, nothing, nothing, np.zeros((0, 3)))
     inputs = AttentionInputs(nothing, whole, nothing, *(AttentionRows(zero, zero, zero, one, zero) for _ in range(2)))
-    room = layers.QuantizedRoom(states, states, *rounded.arrays, np.zeros(1, np.int64))
+    room = layers.QuantizedBuffers(states, states, *rounded.arrays, np.zeros(1, np.int64))
     last = states[0], none, 1.0
     work = states, heads, heads, zero, states, states, stack, inputs, *last, none, heads, states[:, :0], room
     return [

@@ -37,7 +37,7 @@ Blocks = Sequence[Any]
 """Addresses of one block of each row."""
 
 
-class Group(NamedTuple):
+class WeightGroup(NamedTuple):
     """32 weights of each row, in registers.
 
     numbers: 8 vectors of bytes; vector j has weights 4 * j to 4 * j + 3 of each row
@@ -78,7 +78,7 @@ class QuantizedFormat(Format):
     unpack: builds a group from the addresses of a block of each row, and the group's number in the block
     """
 
-    unpack: Callable[[Registers, Blocks, int], Group]
+    unpack: Callable[[Registers, Blocks, int], WeightGroup]
 
 
 @dataclass(frozen=True)
@@ -229,14 +229,14 @@ class Registers:
         return self.bits(packed, 0, 4) + self.bits(packed, 4, 4)
 
 
-def _q4_0(registers: Registers, blocks: Blocks, group: int) -> Group:
+def _q4_0(registers: Registers, blocks: Blocks, group: int) -> WeightGroup:
     scale = registers.scale(blocks, 0)
-    return Group(registers.nibbles(blocks, 2), [scale], [registers.times(scale, -8.0)], 15)
+    return WeightGroup(registers.nibbles(blocks, 2), [scale], [registers.times(scale, -8.0)], 15)
 
 
-def _q4_1(registers: Registers, blocks: Blocks, group: int) -> Group:
+def _q4_1(registers: Registers, blocks: Blocks, group: int) -> WeightGroup:
     scale, offset = registers.two_scales(blocks, 0)
-    return Group(registers.nibbles(blocks, 4), [scale], [offset], 15)
+    return WeightGroup(registers.nibbles(blocks, 4), [scale], [offset], 15)
 
 
 def _five_bits(registers: Registers, blocks: Blocks, offset: int) -> list[Any]:
@@ -251,18 +251,18 @@ def _five_bits(registers: Registers, blocks: Blocks, offset: int) -> list[Any]:
     return found
 
 
-def _q5_0(registers: Registers, blocks: Blocks, group: int) -> Group:
+def _q5_0(registers: Registers, blocks: Blocks, group: int) -> WeightGroup:
     scale = registers.scale(blocks, 0)
-    return Group(_five_bits(registers, blocks, 2), [scale], [registers.times(scale, -16.0)], 31)
+    return WeightGroup(_five_bits(registers, blocks, 2), [scale], [registers.times(scale, -16.0)], 31)
 
 
-def _q5_1(registers: Registers, blocks: Blocks, group: int) -> Group:
+def _q5_1(registers: Registers, blocks: Blocks, group: int) -> WeightGroup:
     scale, offset = registers.two_scales(blocks, 0)
-    return Group(_five_bits(registers, blocks, 4), [scale], [offset], 31)
+    return WeightGroup(_five_bits(registers, blocks, 4), [scale], [offset], 31)
 
 
-def _q8_0(registers: Registers, blocks: Blocks, group: int) -> Group:
-    return Group(registers.bytes_of(blocks, 2, 32), [registers.scale(blocks, 0)], [], 0)
+def _q8_0(registers: Registers, blocks: Blocks, group: int) -> WeightGroup:
+    return WeightGroup(registers.bytes_of(blocks, 2, 32), [registers.scale(blocks, 0)], [], 0)
 
 
 _LEVELS = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
@@ -288,24 +288,24 @@ def _level_of(registers: Registers, numbers: Any) -> Any:
     return levels[0]
 
 
-def _iq4_nl(registers: Registers, blocks: Blocks, group: int) -> Group:
+def _iq4_nl(registers: Registers, blocks: Blocks, group: int) -> WeightGroup:
     """Numbers are indices of levels that are denser about zero."""
     levels = [_level_of(registers, each) for each in registers.nibbles(blocks, 2)]
-    return Group(levels, [registers.scale(blocks, 0)], [], 0)
+    return WeightGroup(levels, [registers.scale(blocks, 0)], [], 0)
 
 
-def _q2_k(registers: Registers, blocks: Blocks, group: int) -> Group:
+def _q2_k(registers: Registers, blocks: Blocks, group: int) -> WeightGroup:
     packed = registers.bytes_of(blocks, 16 + 32 * (group // 4), 32)
     words, (scale, least) = registers.each(blocks, WORD, group // 2 * 4), registers.two_scales(blocks, 80)
     places = [16 * (group % 2) + 8 * i for i in range(2)]
     scales = [registers.product(scale, registers.field(words, place, 4)) for place in places]
     offsets = [registers.product(least, registers.field(words, place + 4, 4)) for place in places]
-    return Group(
+    return WeightGroup(
         registers.bits(packed, 2 * (group % 4), 2), scales, [registers.times(each, -1.0) for each in offsets], 3
     )
 
 
-def _q3_k(registers: Registers, blocks: Blocks, group: int) -> Group:
+def _q3_k(registers: Registers, blocks: Blocks, group: int) -> WeightGroup:
     low = registers.bits(registers.bytes_of(blocks, 32 + 32 * (group // 4), 32), 2 * (group % 4), 2)
     high = registers.bits(registers.bytes_of(blocks, 0, 32), group, 1)
     scale, scales = registers.scale(blocks, 108), []
@@ -315,10 +315,10 @@ def _q3_k(registers: Registers, blocks: Blocks, group: int) -> Group:
         two = registers.field(registers.each(blocks, WORD, 104), shift + 2 * (number // 4), 2)
         six = registers.joined(four, two, 4)
         scales.append(registers.product(scale, registers.builder.sub(six, registers.several(six, 32))))
-    return Group(registers.above(low, high, 2), scales, [registers.times(each, -4.0) for each in scales], 7)
+    return WeightGroup(registers.above(low, high, 2), scales, [registers.times(each, -4.0) for each in scales], 7)
 
 
-def _scaled(registers: Registers, blocks: Blocks, group: int, numbers: Sequence[Any], top: int) -> Group:
+def _scaled(registers: Registers, blocks: Blocks, group: int, numbers: Sequence[Any], top: int) -> WeightGroup:
     """Return numbers with the scale and offset of a group of Q4_K or Q5_K, 6 bits each from 12 bytes."""
     one, two, three = (registers.each(blocks, WORD, offset) for offset in (4, 8, 12))
     shift = 8 * (group % 4)
@@ -329,21 +329,21 @@ def _scaled(registers: Registers, blocks: Blocks, group: int, numbers: Sequence[
         least = registers.joined(registers.field(three, shift + 4, 4), registers.field(two, shift + 6, 2), 4)
     whole, whole_least = registers.two_scales(blocks, 0)
     offset = registers.times(registers.product(whole_least, least), -1.0)
-    return Group(numbers, [registers.product(whole, scale)], [offset], top)
+    return WeightGroup(numbers, [registers.product(whole, scale)], [offset], top)
 
 
-def _q4_k(registers: Registers, blocks: Blocks, group: int) -> Group:
+def _q4_k(registers: Registers, blocks: Blocks, group: int) -> WeightGroup:
     packed = registers.bytes_of(blocks, 16 + 32 * (group // 2), 32)
     return _scaled(registers, blocks, group, registers.bits(packed, 4 * (group % 2), 4), 15)
 
 
-def _q5_k(registers: Registers, blocks: Blocks, group: int) -> Group:
+def _q5_k(registers: Registers, blocks: Blocks, group: int) -> WeightGroup:
     low = registers.bits(registers.bytes_of(blocks, 48 + 32 * (group // 2), 32), 4 * (group % 2), 4)
     high = registers.bits(registers.bytes_of(blocks, 16, 32), group, 1)
     return _scaled(registers, blocks, group, registers.above(low, high, 4), 31)
 
 
-def _q6_k(registers: Registers, blocks: Blocks, group: int) -> Group:
+def _q6_k(registers: Registers, blocks: Blocks, group: int) -> WeightGroup:
     half, part = divmod(group, 4)
     low = registers.bits(registers.bytes_of(blocks, 64 * half + 32 * (part % 2), 32), 4 * (part // 2), 4)
     high = registers.bits(registers.bytes_of(blocks, 128 + 32 * half, 32), 2 * part, 2)
@@ -352,7 +352,7 @@ def _q6_k(registers: Registers, blocks: Blocks, group: int) -> Group:
     for shift in (16 * (group % 2), 16 * (group % 2) + 8):  # signed bytes
         own = builder.ashr(builder.shl(words, registers.several(words, 24 - shift)), registers.several(words, 24))
         scales.append(registers.product(scale, own))
-    return Group(registers.above(low, high, 4), scales, [registers.times(each, -32.0) for each in scales], 63)
+    return WeightGroup(registers.above(low, high, 4), scales, [registers.times(each, -32.0) for each in scales], 63)
 
 
 def _f32(registers: Registers, bits: Any) -> Any:

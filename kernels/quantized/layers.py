@@ -49,7 +49,7 @@ class QuantizedStack(Arrays):
     eps: Table[np.float64]
 
 
-class QuantizedRoom(Arrays):
+class QuantizedBuffers(Arrays):
     """Scratch arrays for the tokens of one multiplication, and the counter of the barrier.
 
     states: [tokens, hidden]; product: [tokens, most rows]
@@ -81,7 +81,7 @@ def read_quantized_layers(
     settings: Reals,
     scratch: Reals,
     near: Stored,
-    room: QuantizedRoom,
+    room: QuantizedBuffers,
     begin: Int,
     end: Int,
     threads: Int,
@@ -141,7 +141,7 @@ def begin_chunk(
     layer: Int,
     first: Int,
     count: Int,
-    room: QuantizedRoom,
+    room: QuantizedBuffers,
 ) -> None:
     """Compute norm, queries, keys and values, norms of heads and rotation, for `count` tokens. Threads meet twice."""
     low, high = count * thread // threads, count * (thread + 1) // threads
@@ -180,7 +180,7 @@ def end_chunk(
     layer: Int,
     first: Int,
     count: Int,
-    room: QuantizedRoom,
+    room: QuantizedBuffers,
 ) -> None:
     """Compute the output product of attention, norm, and the MLP, for `count` tokens. Threads meet six times."""
     low, high = count * thread // threads, count * (thread + 1) // threads
@@ -227,7 +227,7 @@ def multiply_share(
     stack: QuantizedStack,
     layer: Int,
     which: Int,
-    room: QuantizedRoom,
+    room: QuantizedBuffers,
     tokens: Int,
 ) -> None:
     """Compute a thread's rows of a product with its bias, into the columns of `out` from `column` on.

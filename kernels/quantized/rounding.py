@@ -17,7 +17,7 @@ from numba.extending import intrinsic
 from .formats import BYTE, GROUP, LONG, REAL, WORD, Registers
 
 _REALS, _WORDS = ir.VectorType(REAL, GROUP), ir.VectorType(WORD, GROUP)
-_MOST = 127.0
+_MAX = 127.0
 _LEAST = 2.0**-100
 """Groups whose states are all smaller become zero: their scale would have no inverse."""
 _WHOLE = 1.5 * 2.0**23
@@ -57,12 +57,12 @@ def _rounded(registers: Registers, states: Any) -> tuple[Any, Any]:
     )
     is_small = builder.fcmp_ordered("<", most, REAL(_LEAST))
     is_usual = builder.and_(is_large, is_finite)
-    factor = registers.spread(builder.fdiv(REAL(_MOST), most), _REALS)
+    factor = registers.spread(builder.fdiv(REAL(_MAX), most), _REALS)
     moved = builder.fadd(builder.fmul(states, factor), ir.Constant(_REALS, [_WHOLE] * GROUP))
     none = ir.Constant(_REALS, [0.0] * GROUP)
     rounded = builder.select(is_usual, builder.fsub(moved, ir.Constant(_REALS, [_WHOLE] * GROUP)), none)
     other = builder.select(is_small, REAL(0.0), REAL(float("nan")))
-    return builder.fptosi(rounded, _WORDS), builder.select(is_usual, builder.fdiv(most, REAL(_MOST)), other)
+    return builder.fptosi(rounded, _WORDS), builder.select(is_usual, builder.fdiv(most, REAL(_MAX)), other)
 
 
 # round_at(numbers, scales, totals, states, groups): round float32 [groups, 32] at address `states` to int8 of the

@@ -40,9 +40,9 @@ from .formats import (
     WORD,
     WORDS,
     FloatFormat,
-    Group,
     QuantizedFormat,
     Registers,
+    WeightGroup,
 )
 
 _FOUR = 4
@@ -252,7 +252,7 @@ class _Product:
                         columns, like, begin, count, [builder.add(token, LONG(i)) for i in range(size)]
                     )
 
-    def _unpacked(self, rows: Sequence[Any], number: Any) -> Iterator[Group]:
+    def _unpacked(self, rows: Sequence[Any], number: Any) -> Iterator[WeightGroup]:
         """Return the groups of block `number` of each row, and prefetch the same part of the next eight rows."""
         builder = self._registers.builder
         at = builder.mul(number, LONG(self._form.size))
@@ -264,7 +264,7 @@ class _Product:
     def _group(self, number: Any, part: int) -> Any:
         return self._registers.builder.add(self._registers.builder.mul(number, LONG(self._parts)), LONG(part))
 
-    def _unpack_chunk(self, rows: Sequence[Any], begin: Any, count: Any) -> Group:
+    def _unpack_chunk(self, rows: Sequence[Any], begin: Any, count: Any) -> WeightGroup:
         """Unpack blocks of each row into the buffer. Return a group with the types and the top of all groups."""
         builder, found = self._registers.builder, []
 
@@ -279,7 +279,9 @@ class _Product:
         repeat(builder, count, 1, [], step)
         return found[0]
 
-    def _multiply_chunk(self, columns: Sequence[Any], like: Group, begin: Any, count: Any, tokens: list[Any]) -> None:
+    def _multiply_chunk(
+        self, columns: Sequence[Any], like: WeightGroup, begin: Any, count: Any, tokens: list[Any]
+    ) -> None:
         """Add the products of the buffer's groups with the states of some tokens."""
         builder, registers = self._registers.builder, self._registers
         is_first, zero = builder.icmp_signed("==", begin, LONG(0)), ir.Constant(REALS, [0.0] * ROWS)
@@ -292,14 +294,14 @@ class _Product:
                 for place, each in enumerate([*like.numbers, *like.scales, *like.offsets])
             ]
             parts = len(like.scales)
-            group = Group(loaded[:8], loaded[8 : 8 + parts], loaded[8 + parts :], like.top)
+            group = WeightGroup(loaded[:8], loaded[8 : 8 + parts], loaded[8 + parts :], like.top)
             return self._add(sums, group, tokens[0], builder.add(first, number))
 
         begun = [builder.select(is_first, zero, self._loaded(columns, token)) for token in tokens]
         for sums, token in zip(repeat(builder, self._group(count, 0), 1, begun, step), tokens, strict=True):
             self._store([sums], columns, token)
 
-    def _add(self, sums: Sequence[Any], group: Group, token: Any, number: Any) -> list[Any]:
+    def _add(self, sums: Sequence[Any], group: WeightGroup, token: Any, number: Any) -> list[Any]:
         """Add the products of a group of weights with the states to the sums of tokens from `token` on."""
         registers, builder, found = self._registers, self._registers.builder, []
         parts = len(group.scales)

@@ -46,7 +46,7 @@ class Quotable(Arrays):
     furthest: Vector[np.int32]
 
 
-class Work(Arrays):
+class QuotingMeter(Arrays):
     """The meter of a call: int64 [3], see kernels/answers.py. Kernels return EXHAUSTED beyond its limit."""
 
     meter: Vector[np.int64]
@@ -188,7 +188,7 @@ def child_by(trie: Branches, node: Int, byte: Int) -> Int:
 
 
 @njit
-def count_tokens(text: Bytes, ends: Bytes, trie: Branches, needed: Ints, work: Work) -> Int:
+def count_tokens(text: Bytes, ends: Bytes, trie: Branches, needed: Ints, work: QuotingMeter) -> Int:
     """Write the fewest tokens from each position to one where a quotation may end to needed (int32 [n]).
 
     Returns 0, or EXHAUSTED.
@@ -230,7 +230,7 @@ def one_more(text: Bytes, trie: Branches, needed: Ints, begin: Int) -> Int:
 
 
 @inner_njit
-def stays_within(text: Bytes, trie: Branches, needed: Ints, begin: Int, last: Int, work: Work) -> Truth:
+def stays_within(text: Bytes, trie: Branches, needed: Ints, begin: Int, last: Int, work: QuotingMeter) -> Truth:
     """Test whether one shortest spelling from `begin` to an end stays at or before `last`."""
     first = begin
     while needed[begin] and begin <= last:
@@ -246,7 +246,9 @@ def stays_within(text: Bytes, trie: Branches, needed: Ints, begin: Int, last: In
 
 
 @inner_njit
-def spell(quotable: Quotable, trie: Branches, needed: Ints, begin: Int, least: Int, last: Int, work: Work) -> Int:
+def spell(
+    quotable: Quotable, trie: Branches, needed: Ints, begin: Int, least: Int, last: Int, work: QuotingMeter
+) -> Int:
     """Return the fewest tokens from a position to an end from `least` to `last`, or EXHAUSTED."""
     text = quotable.text
     if begin >= least and (needed[begin] >= NEVER or stays_within(text, trie, needed, begin, last, work)):
@@ -276,7 +278,7 @@ def spell(quotable: Quotable, trie: Branches, needed: Ints, begin: Int, least: I
 
 
 @inner_njit
-def fewest_tokens_of(quotable: Quotable, trie: Branches, needed: Ints, i: Int, depth: Int, work: Work) -> Int:
+def fewest_tokens_of(quotable: Quotable, trie: Branches, needed: Ints, i: Int, depth: Int, work: QuotingMeter) -> Int:
     """Return the fewest tokens that complete the quotation of suffix i after `depth` bytes; NEVER, or EXHAUSTED."""
     begin = quotable.starts[i] + depth
     if len(quotable.reach) == 0:
@@ -291,7 +293,14 @@ def fewest_tokens_of(quotable: Quotable, trie: Branches, needed: Ints, i: Int, d
 
 @njit
 def fewest_tokens(
-    quotable: Quotable, trie: Branches, needed: Ints, stride: Int, node: Int, depth: Int, enough: Int, work: Work
+    quotable: Quotable,
+    trie: Branches,
+    needed: Ints,
+    stride: Int,
+    node: Int,
+    depth: Int,
+    enough: Int,
+    work: QuotingMeter,
 ) -> Int:
     """Return the fewest tokens from a place to an end; any upper bound of it if this is at most `enough`; or EXHAUSTED.
 
@@ -330,7 +339,7 @@ def walk_quotable(
     most: Int,
     stack: Ints,
     out: Words,
-    work: Work,
+    work: QuotingMeter,
 ) -> Int:
     """Allow every token that continues a quotation, and after which at most `most` tokens complete it.
 

@@ -22,7 +22,7 @@ from ..jit.wide import njit
 
 PIECE = 1 << 17
 """Number of keys that are sorted at a time, approximately."""
-MOST_BUCKETS, SAMPLES_PER_BUCKET = 255, 64
+MAX_BUCKETS, SAMPLES_PER_BUCKET = 255, 64
 
 
 def argsorted(
@@ -34,7 +34,7 @@ def argsorted(
     """
     if len(keys) <= PIECE:
         return np.argsort(keys, kind=kind)
-    count = min(MOST_BUCKETS, 2 * len(keys) // PIECE)
+    count = min(MAX_BUCKETS, 2 * len(keys) // PIECE)
     sample = np.sort(keys[:: max(1, len(keys) // (SAMPLES_PER_BUCKET * count))])
     pivots = np.unique(sample[SAMPLES_PER_BUCKET // 2 :: SAMPLES_PER_BUCKET][:count])
     bucket = np.empty(len(keys), np.uint8)

@@ -75,7 +75,7 @@ from .branches import (
 )
 
 # Capacity of the table of bundles, in items, and of one bundle.
-BUNDLED, MOST = 2048, 64
+BUNDLED, MAX_BUNDLE = 2048, 64
 # Answer of `follow_bundle` if a closure is needed.
 CLOSURE = -1
 
@@ -139,7 +139,7 @@ def follow_bundle(graph: GraphArrays, bundle: Ints, lo: Int, hi: Int, byte: Int)
     """
     edges, nodes = graph.edges, graph.nodes
     end, last = hi, 0xFF
-    most = min(hi + MOST, len(bundle))
+    most = min(hi + MAX_BUNDLE, len(bundle))
     alone, suits = True, False
     for at in range(lo, hi):
         node = bundle[at, ITEM_NODE]
@@ -155,7 +155,7 @@ def follow_bundle(graph: GraphArrays, bundle: Ints, lo: Int, hi: Int, byte: Int)
                     suits = suits or is_fixed(graph, target)
                 else:
                     alone = False
-        if not alone and at - lo >= MOST:
+        if not alone and at - lo >= MAX_BUNDLE:
             return CLOSURE, byte
     return end - hi if alone and (suits or end == hi) else CLOSURE, last
 

@@ -16,7 +16,7 @@ from .loading import loaded
 
 
 @dataclass(frozen=True)
-class Ask:
+class ReplicaRequest:
     """A complete HTTP request. headers: as in ASGI"""
 
     method: str
@@ -27,7 +27,7 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class AnswerStart:
+class ResponseStart:
     """The start of an answer."""
 
     status: int
@@ -43,8 +43,8 @@ class Replica:
         self._answering: set[asyncio.Task[None]] = set()
         self._starting = asyncio.Lock()
 
-    async def answer(self, ask: Ask, key: str) -> AsyncIterator[AnswerStart | bytes]:
-        """Yield an AnswerStart, then the body in pieces as they come. key: used only by the router
+    async def answer(self, ask: ReplicaRequest, key: str) -> AsyncIterator[ResponseStart | bytes]:
+        """Yield an ResponseStart, then the body in pieces as they come. key: used only by the router
 
         If the caller stops early, the request is cancelled as for a disconnected client.
         """
@@ -59,7 +59,7 @@ class Replica:
             async for message in _until_end(messages):
                 if message["type"] == "http.response.start":
                     is_started = True
-                    yield AnswerStart(message["status"], tuple(message["headers"]))
+                    yield ResponseStart(message["status"], tuple(message["headers"]))
                 elif message.get("body"):
                     yield message["body"]
             # Starlette has logged an exception that it raises beside its answer
@@ -83,7 +83,7 @@ class Replica:
                 self._life = life
 
 
-def _scope(ask: Ask) -> dict[str, Any]:
+def _scope(ask: ReplicaRequest) -> dict[str, Any]:
     return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -101,7 +101,7 @@ def _scope(ask: Ask) -> dict[str, Any]:
     }
 
 
-def _receiver(ask: Ask, gone: asyncio.Event) -> Any:
+def _receiver(ask: ReplicaRequest, gone: asyncio.Event) -> Any:
     """Return ASGI's receive function: the body, then nothing until the caller is gone."""
     bodies = [ask.body]
 

@@ -19,7 +19,7 @@ from ..errors import SERVER, ApiError, busy
 from ..guard import logged, write_access_log
 from ..settings import MEDIA_BODY, Settings
 from .loading import ray
-from .replica import AnswerStart, Ask
+from .replica import ReplicaRequest, ResponseStart
 
 PREFIX = 1024
 """Characters of a prompt that determine its replica."""
@@ -136,26 +136,26 @@ class Router:
     async def __call__(self, request: Request) -> Response:
         """Return the answer of a replica."""
         try:
-            return _Logged(_Passed(self, await self._read(request)))
+            return _LoggedResponse(_ForwardedResponse(self, await self._read(request)))
         except ApiError as error:
-            return _Logged(refused(error, request.url.path))
+            return _LoggedResponse(refused(error, request.url.path))
 
-    async def _read(self, request: Request) -> Ask:
+    async def _read(self, request: Request) -> ReplicaRequest:
         """Read a whole request. Raises ApiError."""
         body = await whole(request, self._settings.body_bytes or MEDIA_BODY)
         headers = tuple((name, value) for name, value in request.scope["headers"] if name not in _HOP)
         query: bytes = request.scope.get("query_string", b"")
-        return Ask(request.method, request.url.path, query, headers, body)
+        return ReplicaRequest(request.method, request.url.path, query, headers, body)
 
-    async def pieces(self, ask: Ask) -> AsyncIterator[AnswerStart | bytes]:
-        """Yield the answer of a replica. An AnswerStart waits for a first piece of a stream, so that another replica
+    async def pieces(self, ask: ReplicaRequest) -> AsyncIterator[ResponseStart | bytes]:
+        """Yield the answer of a replica. An ResponseStart waits for a first piece of a stream, so that another replica
         can retry.
 
         Raises ApiError if all replicas are full, or if all tries lost their replica.
         """
         key = prefix_of(ask.body) if ask.method == "POST" else ""
         for number in range(1, self._tries + 1):
-            held: list[AnswerStart | bytes] = []
+            held: list[ResponseStart | bytes] = []
             is_sent = False
             answers: Any = None
             is_done = False
@@ -190,10 +190,10 @@ class Router:
                     answers.cancel()
 
 
-class _Passed(Response):
+class _ForwardedResponse(Response):
     """The answer of a replica, forwarded as it comes."""
 
-    def __init__(self, router: Router, ask: Ask) -> None:
+    def __init__(self, router: Router, ask: ReplicaRequest) -> None:
         super().__init__(None)
         self._router = router
         self._ask = ask
@@ -203,7 +203,7 @@ class _Passed(Response):
         pieces = self._router.pieces(self._ask)
         try:
             async for piece in pieces:
-                if isinstance(piece, AnswerStart):
+                if isinstance(piece, ResponseStart):
                     headers = [(name, value) for name, value in piece.headers if name not in _HOP]
                     await send({"type": "http.response.start", "status": piece.status, "headers": headers})
                 else:
@@ -215,7 +215,7 @@ class _Passed(Response):
             await pieces.aclose()  # type: ignore[attr-defined]
 
 
-class _Logged(Response):
+class _LoggedResponse(Response):
     """An answer with an access log line. Only the router knows the client and the outcome."""
 
     def __init__(self, answer: Response) -> None:
@@ -227,15 +227,15 @@ class _Logged(Response):
         await logged(self._answer, scope, receive, send)
 
 
-def _with_tries(piece: AnswerStart | bytes, number: int) -> AnswerStart | bytes:
+def _with_tries(piece: ResponseStart | bytes, number: int) -> ResponseStart | bytes:
     """Add the number of tries to the headers of an answer."""
-    if not isinstance(piece, AnswerStart):
+    if not isinstance(piece, ResponseStart):
         return piece
-    return AnswerStart(piece.status, (*piece.headers, (TRIES, b"%d" % number)))
+    return ResponseStart(piece.status, (*piece.headers, (TRIES, b"%d" % number)))
 
 
-def _is_stream(start: AnswerStart | bytes) -> bool:
-    return isinstance(start, AnswerStart) and any(
+def _is_stream(start: ResponseStart | bytes) -> bool:
+    return isinstance(start, ResponseStart) and any(
         name == b"content-type" and value.startswith(_STREAM) for name, value in start.headers
     )
 
@@ -251,7 +251,7 @@ def _gone(error: BaseException) -> ApiError:
     )
 
 
-def _broken(ask: Ask) -> bytes:
+def _broken(ask: ReplicaRequest) -> bytes:
     """Return the last event of a stream whose replica was lost."""
     said = {
         "message": "the replica was lost during this stream; try again",

@@ -10,10 +10,10 @@ from typing import Any, Unpack, cast
 
 import numpy as np
 
-from ...checks import shown, text_of
+from ...checks import check_text, shown
 from ...engine.generator import Generator
 from ...engine.options import Options, RunOptions
-from ...engine.prompts.given import Prompt
+from ...engine.prompts.arguments import Prompt
 from ...errors import OptionError, TrellmError
 
 COLUMNS = ("text", "value", "finish_reason", "tokens", "error")
@@ -39,7 +39,7 @@ class Generate:
         column: str = "prompt",
         **options: Unpack[RunOptions],
     ) -> None:
-        self._column = text_of(column, "column")
+        self._column = check_text(column, "column")
         if self._column in COLUMNS:
             raise OptionError(f"column={column!r}: the results add a column of this name; rename it")
         self._options = Options.of(RunOptions, options)

@@ -34,7 +34,7 @@ LONGER = 8.0
 """Seconds by which a constraint known to be long is delayed."""
 
 
-class Queued(Protocol):
+class QueuedWork(Protocol):
     """Queued work. since: its arrival; size: size of its text in bytes"""
 
     since: float
@@ -46,22 +46,22 @@ class Queued(Protocol):
         ...
 
 
-class Line:
+class CompileQueue:
     """The queue of the compiler's threads; thread-safe."""
 
     def __init__(self, threads: int) -> None:
         self._room = max(1, threads - 1)
-        self._waiting: list[Queued] = []
-        self._long: set[Queued] = set()
-        self._running: set[Queued] = set()
+        self._waiting: list[QueuedWork] = []
+        self._long: set[QueuedWork] = set()
+        self._running: set[QueuedWork] = set()
         self._lock = threading.Lock()
 
-    def add(self, work: Queued) -> None:
+    def add(self, work: QueuedWork) -> None:
         """Add work."""
         with self._lock:
             self._waiting.append(work)
 
-    def take(self) -> Queued | None:
+    def take(self) -> QueuedWork | None:
         """Remove and return the next work; None if there is none, or only long work without a free thread for it."""
         with self._lock:
             has_room = len(self._long & self._running) < self._room
@@ -73,7 +73,7 @@ class Line:
             self._running.add(found)
             return found
 
-    def goes_on(self, work: Queued) -> bool:
+    def goes_on(self, work: QueuedWork) -> bool:
         """Test whether work that has become long may continue. If not, it is asked again or preempted."""
         with self._lock:
             if work in self._long:
@@ -83,7 +83,7 @@ class Line:
                 return True
             return all(each in self._long for each in self._waiting)
 
-    def leave(self, work: Queued, *, is_done: bool) -> None:
+    def leave(self, work: QueuedWork, *, is_done: bool) -> None:
         """Remove running work. Unfinished work is long, and is queued again."""
         with self._lock:
             self._running.discard(work)
@@ -93,7 +93,7 @@ class Line:
                 self._long.add(work)
                 self._waiting.append(work)
 
-    def _place(self, work: Queued) -> float:
+    def _place(self, work: QueuedWork) -> float:
         if work.is_over:
             return 0.0
         return work.since + DOUBLED * math.log2(1 + work.size) + LONGER * (work in self._long)
@@ -103,7 +103,7 @@ SHORTEST, LONGEST = 1e-3, 0.02
 """Bounds of a sleep in seconds. After it a thread checks for cancellation and for idleness."""
 
 
-class Turns:
+class TokenBucket:
     """A token bucket of processor time for all compiling threads.
 
     is_busy: tests whether sequences are running; share: the rate while they are, in seconds of processor time per
@@ -155,7 +155,7 @@ class Turns:
             return self._left
 
 
-MOST_BYTES = 16 << 20
+MAX_BYTES = 16 << 20
 COPIES = 3
 """Copies of a constraint's text in memory: in its key, and in its result, or twice in an error. A schema of 3.9 MB
 without any meaning took 8 MB beside its guide, an error of an equally large pattern 11."""
@@ -176,13 +176,13 @@ def key_bytes(key: Hashable) -> int:
     return COPIES * found
 
 
-class Refusals:
+class RefusalCache:
     """Errors of invalid constraints, oldest evicted first.
 
     most: greatest size in bytes, keys included
     """
 
-    def __init__(self, most: int = MOST_BYTES) -> None:
+    def __init__(self, most: int = MAX_BYTES) -> None:
         self._most = most
         self._held = 0
         self._found: OrderedDict[Hashable, tuple[TrellmError, int]] = OrderedDict()
@@ -203,7 +203,7 @@ class Refusals:
 
 
 T = TypeVar("T")
-MOST_KEPT = 1024
+MAX_KEPT = 1024
 IDLE_SHARE = 16
 """Divisor of the cache's memory bound when the server is idle."""
 UNKNOWN_BYTES = 1 << 20
@@ -227,8 +227,8 @@ class _Compilation(Generic[T]):
         size: int,
         seconds: float,
         taken: float,
-        turns: Turns,
-        line: Line,
+        turns: TokenBucket,
+        line: CompileQueue,
         metrics: ModelMetrics,
     ) -> None:
         self.size = size
@@ -335,18 +335,18 @@ class ConstraintCompiler:
         writing: Callable[[], int] = lambda: 0,
     ) -> None:
         self._settings = settings
-        self._turns = Turns(is_busy, self._share, BURST)
+        self._turns = TokenBucket(is_busy, self._share, BURST)
         self._writing = writing
         self._waiting = 0
         self._metrics = metrics
-        self._line = Line(settings.compilers)
+        self._line = CompileQueue(settings.compilers)
         self._pool = ThreadPoolExecutor(settings.compilers, "trellm compiler")
         self._works: dict[Hashable, _Compilation[Any]] = {}
         self._kept: OrderedDict[Hashable, tuple[Any, Callable[[Any], int], int, float]] = OrderedDict()
         self._asked_again: set[Hashable] = set()
         self._held = 0
         self.begun = 0
-        self._refused = Refusals()
+        self._refused = RefusalCache()
 
     async def made(self, key: Hashable, make: Callable[[], T], weigh: Callable[[T], int], *, taken: float = 0.0) -> T:
         """Return the result of `make`, cached under the key. Raises its exceptions, and ApiError if too many wait.
@@ -443,7 +443,7 @@ class ConstraintCompiler:
 
     def _make_room(self, most: int) -> None:
         """Evict least recently used results above a bound, but not the last used one."""
-        while len(self._kept) > 1 and (self._held > most or len(self._kept) > MOST_KEPT):
+        while len(self._kept) > 1 and (self._held > most or len(self._kept) > MAX_KEPT):
             self._drop(next(iter(self._kept)))
         self._metrics.constraints.set(len(self._kept))
 

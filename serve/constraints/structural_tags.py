@@ -12,11 +12,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, cast
 
-from ...checks import brief, items_of, lone_surrogate, shown, text_of
+from ...checks import brief, check_text, items_of, lone_surrogate, shown
 from ...engine.models.protocol import Model
 from ...errors import OptionError, TrellmError
 from ...guides import CFGGuide, JSONGuide, RegexGuide, TaggedGuide
-from ...guides.json_schema.lower.form import MOST_BETWEEN, Whitespace
+from ...guides.json_schema.lower.form import MAX_BETWEEN, Whitespace
 from ...guides.limits import Limits
 from ...guides.protocol import Guide
 from ...guides.tagged.composed_guide import ComposedGuide, check_guide
@@ -95,8 +95,8 @@ def _whole(value: Any, at: FormatPlace) -> int:
 
 
 def _blanks(value: Any, at: FormatPlace) -> int:
-    if not 0 <= _whole(value, at) <= MOST_BETWEEN:
-        raise at.error(f"expected 0 to {MOST_BETWEEN:,} characters of white space, not {shown(value)}")
+    if not 0 <= _whole(value, at) <= MAX_BETWEEN:
+        raise at.error(f"expected 0 to {MAX_BETWEEN:,} characters of white space, not {shown(value)}")
     return value
 
 
@@ -123,9 +123,9 @@ def _refused(why: str) -> ReadField:
 
 
 _ASKED = "urn:trellm:asked"
-MOST_FORMATS = 4096
+MAX_FORMATS = 4096
 DEEPEST = 32
-MOST_REPEATS = 1 << 16
+MAX_REPEATS = 1 << 16
 _KIMI_TYPES = tuple((each, each) for each in ("string", "number", "boolean", "object", "array", "null"))
 
 
@@ -218,9 +218,9 @@ class FormatReader:
         ends: markers, one of which follows and is part of the piece; the first one ends free text
         """
         self._count += 1
-        if self._count > MOST_FORMATS or len(at.steps) > 2 * DEEPEST:
+        if self._count > MAX_FORMATS or len(at.steps) > 2 * DEEPEST:
             raise at.error(
-                f"the structural tag has more than {MOST_FORMATS:,} formats, or nests them more than {DEEPEST} deep"
+                f"the structural tag has more than {MAX_FORMATS:,} formats, or nests them more than {DEEPEST} deep"
             )
         kind, fields = self._fields(value, at)
         make, _ = self._kinds[kind]
@@ -411,8 +411,8 @@ class FormatReader:
         return marker(pair[0], at.at(0)), self.piece(pair[1], at.at(1))
 
     def _repeated(self, at: FormatPlace, ends: Ends, content: Any, min: int, max: int) -> Piece:
-        if not 0 <= min <= MOST_REPEATS or not (max == -1 or min <= max <= MOST_REPEATS):
-            raise at.error(f"expected 0 <= min <= max <= {MOST_REPEATS}, or max=-1 for any number", "max")
+        if not 0 <= min <= MAX_REPEATS or not (max == -1 or min <= max <= MAX_REPEATS):
+            raise at.error(f"expected 0 <= min <= max <= {MAX_REPEATS}, or max=-1 for any number", "max")
         item = self.piece(content, at.at("content"))
         if max == 0:
             return _before(NOTHING, ends)
@@ -532,15 +532,15 @@ def structural_guide(asked: Any, model: Model, limits: Limits) -> Guide:
         raise OptionError(
             'a structural tag needs a "format", or "structures", a list of {begin, schema, end}, and "triggers"'
         )
-    heads = [text_of(trigger, f"trigger {number}") for number, trigger in enumerate(triggers)]
+    heads = [check_text(trigger, f"trigger {number}") for number, trigger in enumerate(triggers)]
     tags: list[Any] = []
     for number, each in enumerate(structures):
         if not isinstance(each, dict) or sorted(cast("dict[str, Any]", each)) != sorted(_STRUCTURE):
             raise OptionError(f"structure {number} is {brief(each)}, but must have exactly begin, schema and end")
         begin, schema, end = (cast("dict[str, Any]", each)[name] for name in _STRUCTURE)
-        if not any(text_of(begin, f"structure {number}, begin").startswith(head) for head in heads if head):
+        if not any(check_text(begin, f"structure {number}, begin").startswith(head) for head in heads if head):
             raise OptionError(f"structure {number} begins with none of the triggers: {brief(begin)}")
         text = schema if isinstance(schema, str) else json.dumps(schema)
         guide = JSONGuide(text, vocabulary, order="schema", spelling="plain", limits=limits)
-        tags.append((begin, guide, text_of(end, f"structure {number}, end")))
+        tags.append((begin, guide, check_text(end, f"structure {number}, end")))
     return TaggedGuide(tags, vocabulary, limits=limits)

@@ -85,7 +85,7 @@ def _ended(
     return {"stop_reason": "stop_sequence", "stop_sequence": places[max(places)] if places else chat.stops[0]}
 
 
-class Blocks:
+class ContentBlocks:
     """Events of the content blocks of a streamed answer. At most one block is open."""
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class Blocks:
 
 def _stream(chat: ChatRequest, begun: GenerationRequest) -> Stream:
     """Return the events of a message: its start, growing blocks, and the stop reason."""
-    blocks, reader = Blocks(), begun.reader()
+    blocks, reader = ContentBlocks(), begun.reader()
     first: dict[str, Any] = _head(begun) | {"content": list[Any](), "stop_reason": None, "stop_sequence": None}
 
     def written(piece: Piece) -> bytes:

@@ -30,13 +30,13 @@ from ..tool_calls import (
     ArgumentsDelta,
     CallDelta,
     CallEndDelta,
-    Choice,
     ContentDelta,
     Delta,
     ParsedMessage,
     ReasoningDelta,
     ThinkingError,
     Tool,
+    ToolChoice,
     choice_of,
     is_apart,
     tools_of,
@@ -51,7 +51,7 @@ class ToolUse:
 
     given: Sequence[Any] | None
     tools: tuple[Tool, ...]
-    choice: Choice
+    choice: ToolChoice
     parallel: bool
     thinking: Any
     budget: int | None

@@ -16,7 +16,7 @@ from ..generation import REASONS, Beginning, GenerationRequest, Prepared, begin
 from ..requests.chat import CompletionRequest
 from ..service import Service
 from .answers import Stream, answer_of, answered, choice_stream, extension_of, head_of, whole, written
-from .scores import Offsets, of_completion, of_prompt, scores_in, scores_of
+from .scores import TokenOffsets, of_completion, of_prompt, scores_in, scores_of
 
 
 async def completion(request: Request, service: Service, asked: CompletionRequest) -> Response:
@@ -68,10 +68,10 @@ def _head(begun: GenerationRequest) -> dict[str, Any]:
 
 def _choice(begun: GenerationRequest, index: int, result: Generation[Any]) -> dict[str, Any]:
     asked: Any = begun.asked
-    echo, offsets, prompt = _echoed(begun, index), Offsets(result.overlap), result.prompt_logprobs
+    echo, offsets, prompt = _echoed(begun, index), TokenOffsets(result.overlap), result.prompt_logprobs
     if asked.has_echoed_scores:
         if result.prompt.endswith(echo):  # a tokenizer may add a leading space
-            offsets = Offsets(len(result.prompt.encode()) - len(echo.encode()))
+            offsets = TokenOffsets(len(result.prompt.encode()) - len(echo.encode()))
         else:  # the tokens of the prompt have another text
             echo = result.prompt
     echoed = prompt if asked.has_echoed_scores and prompt is not None else ()
@@ -98,7 +98,7 @@ def _fields(index: int, text: str, scores: dict[str, Any] | None, result: Genera
 
 
 def _stream(begun: GenerationRequest) -> Stream:
-    offsets = [Offsets() for _ in range(begun.choices)]
+    offsets = [TokenOffsets() for _ in range(begun.choices)]
 
     def choices(piece: Piece) -> Iterator[dict[str, Any]]:
         index = begun.index_of(piece)

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...engine.generator import Embedder, Embedding
-from ...engine.prompts.given import Prompt
+from ...engine.prompts.arguments import Prompt
 from ...engine.results import Generation
 from ...errors import TrellmError
 from ..bodies import derived

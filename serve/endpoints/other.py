@@ -13,8 +13,8 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from ...engine.prompts.arguments import Prompt
 from ...engine.prompts.encoding import ids_of
-from ...engine.prompts.given import Prompt
 from ...errors import TrellmError
 from ...guides.explain import expected
 from ..bodies import derived

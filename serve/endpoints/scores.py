@@ -40,7 +40,7 @@ def of_chat(scores: Scores | None, vocabulary: Vocabulary) -> dict[str, Any] | N
     return {"content": content, "refusal": None}
 
 
-class Offsets:
+class TokenOffsets:
     """Counter of the offsets of successive tokens in a text, in characters. A token may begin inside a character.
 
     overlap: number of bytes that the first tokens have before the text
@@ -61,7 +61,7 @@ class Offsets:
 def of_completion(
     scores: Scores | None,
     vocabulary: Vocabulary,
-    offsets: Offsets,
+    offsets: TokenOffsets,
     prompt: Sequence[PromptToken] = (),
     k: int | None = None,
 ) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from ...checks import shown, text_of, whole
+from ...checks import check_int, check_text, shown
 from ...engine.models.protocol import Model
 from ...errors import OptionError
 from ..errors import ApiError
@@ -33,13 +33,13 @@ class ServedModel:
 
     def __post_init__(self) -> None:
         for name in (self.name, *self.aliases, *self.adapters):
-            text_of(name, "name")
+            check_text(name, "name")
             if not name:
                 raise OptionError('name="": expected the name by which clients request the model')
         if not callable(self.model) and not hasattr(self.model, "vocabulary"):
             raise OptionError(f"model={shown(self.model)}: expected a model, or a function that loads one")
         if self.weight_bytes is not None:
-            whole(self.weight_bytes, "weight_bytes", 0)
+            check_int(self.weight_bytes, "weight_bytes", 0)
 
 
 class HostedModel:

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from ...engine.media import Audio, Image
-from ...engine.prompts.given import held_by
+from ...engine.prompts.arguments import held_by
 from ..errors import ApiError, Place, busy
 from ..media.reading import MediaReader
 from ..settings import Settings
@@ -22,7 +22,7 @@ T = TypeVar("T")
 ENTERING = 2
 LARGE = 1 << 16
 """Size (see `is_large`) of prompts above which separate threads tokenize them."""
-MOST_ASIDE = 64
+MAX_ASIDE = 64
 """Most requests in `SharedState.aside`; further ones are refused with status 429."""
 
 
@@ -85,7 +85,7 @@ class SharedState:
 
         Raises the exceptions of the work, and ApiError if too many calls wait.
         """
-        if self._waiting_aside >= MOST_ASIDE:
+        if self._waiting_aside >= MAX_ASIDE:
             self.metrics.refuse("aside")
             raise busy(f"tokenizer at capacity ({self._waiting_aside} requests wait); try again")
         self._waiting_aside += 1

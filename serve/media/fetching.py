@@ -20,7 +20,7 @@ from urllib.parse import quote, urljoin, urlsplit
 
 import httptools
 
-from ...checks import positive, whole
+from ...checks import check_int, check_positive
 
 Address = IPv4Address | IPv6Address
 _PORTS = {"http": 80, "https": 443}
@@ -31,7 +31,7 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 _TYPE = re.compile(r"(image|audio)/[\w.+-]+|(?:application|binary)/octet-stream", re.ASCII)
 _HEAD_BYTES = 1 << 16
 _READ_BYTES = 1 << 16
-_MOST_PARTS = 1024
+_MAX_PARTS = 1024
 _BYTES_A_PART = 256
 """Greatest number of parts of an answer, plus one per `_BYTES_A_PART` bytes, since Python handles each."""
 
@@ -112,8 +112,8 @@ class MediaFetcher:
     tls: Callable[[], ssl.SSLContext] = ssl.create_default_context
 
     def __post_init__(self) -> None:
-        positive(self.seconds, "seconds", "seconds")
-        whole(self.redirects, "redirects", 0, 100)
+        check_positive(self.seconds, "seconds", "seconds")
+        check_int(self.redirects, "redirects", 0, 100)
 
     async def fetch(self, url: str, kind: str, most: int, pool: Executor) -> bytes:
         """Return the file of a URL. kind: "image" or "audio"; most: size limit in bytes; pool: threads for name
@@ -245,7 +245,7 @@ async def _answer(
             raise FetchError(f"has more than {most:,} bytes")
         if answer.is_whole:
             return bytes(answer.body)
-        if answer.parts > _MOST_PARTS + len(answer.body) // _BYTES_A_PART:
+        if answer.parts > _MAX_PARTS + len(answer.body) // _BYTES_A_PART:
             raise FetchError("cannot be fetched: the response of its server has too many parts")
         head += 0 if answer.has_begun else len(data)
         if head > _HEAD_BYTES:

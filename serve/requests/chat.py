@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, Tag, ValidationError, ValidationInfo, field_validator, model_validator
 
-from ...engine.prompts.given import Prompt
+from ...engine.prompts.arguments import Prompt
 from ..bodies import loaded_text, refusal
 from ..errors import ApiError, Names, Place
-from .fields import MOST_TOKENS, EchoBase, Ids, RequestBase, TextRequest, Tokens, by_type, tag_of
+from .fields import MAX_TOKENS, EchoBase, Ids, RequestBase, TextRequest, Tokens, by_type, tag_of
 
 R = TypeVar("R", bound=RequestBase)
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
@@ -411,7 +411,7 @@ class CompletionRequest(TextRequest, title="Completion"):
         | Ids
         | Annotated[list[Ids], Field(min_length=1, fail_fast=True)]
     )
-    max_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)] | None = None
+    max_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS)] | None = None
     echo: bool | None = None
     best_of: Annotated[int, Field(ge=1, le=1 << 16)] | None = None
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None

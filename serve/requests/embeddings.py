@@ -8,13 +8,13 @@ from pydantic import Field
 
 from ..errors import ApiError, Names
 from .chat import CompletionRequest, translated
-from .fields import MOST_TOKENS, Ids, Priority, RequestBase, Salt
+from .fields import MAX_TOKENS, Ids, Priority, RequestBase, Salt
 
 
 class ReadingBase(RequestBase):
     """Fields of requests whose prompts are read without generation."""
 
-    truncate_prompt_tokens: Annotated[int, Field(ge=-1, le=MOST_TOKENS)] | None = None
+    truncate_prompt_tokens: Annotated[int, Field(ge=-1, le=MAX_TOKENS)] | None = None
     cache_salt: Salt | None = None
     priority: Priority | None = None
     user: str | None = None
@@ -57,7 +57,7 @@ class RerankRequest(ReadingBase, title="Rerank"):
     query: str
     documents: Annotated[list[str | DocumentField], Field(min_length=1, fail_fast=True)]
     top_n: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
-    max_tokens_per_doc: Annotated[int, Field(ge=1, le=MOST_TOKENS)] | None = None
+    max_tokens_per_doc: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
     return_documents: bool | None = None
     model: str | None = None
 

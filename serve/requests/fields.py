@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from ...engine.decode.frames import FrameOption
-from ...engine.options import MOST_PRIORITY
+from ...engine.options import MAX_PRIORITY
 from ...engine.search import Beam, Greedy, Sample, Search
 from ...guides.goals.specs import MAX_PARTS, AllOf, AnyOf, Gap, Goal, Ordered, Phrase, Template
 from ...guides.grammar import is_gbnf
@@ -30,7 +30,7 @@ from ..bodies import loaded_text
 from ..constraints.constraint import ConstraintSpec, Kind
 from ..errors import ApiError, Names, param_of
 
-MOST_TOKENS = 1 << 20
+MAX_TOKENS = 1 << 20
 _TEMPERATURE, _TOP_P, _MIN_P = (SAMPLE_OPTIONS[name] for name in ("temperature", "top_p", "min_p"))
 
 
@@ -121,7 +121,7 @@ class StreamOptionsField(RequestBase, title="StreamOptions"):
     include_obfuscation: Literal[False] | None = None
 
 
-Tokens = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
+Tokens = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
 StopStrings = str | Annotated[list[str], Field(max_length=16, fail_fast=True)]
 
 
@@ -139,14 +139,14 @@ Bias = Annotated[float, Field(ge=-100, le=100)]
 Salt = Annotated[str, Field(min_length=1, max_length=1024)]
 
 
-Priority = Annotated[int, Field(ge=-MOST_PRIORITY, le=MOST_PRIORITY)]
+Priority = Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)]
 
 
 class RandomFields(RequestBase):
     """The options of `Sample`, as in all APIs: temperature 0 for greedy search, top_k 0 or -1 for all tokens."""
 
     temperature: Annotated[float, Field(ge=0, le=_TEMPERATURE.most)] | None = None
-    top_k: Annotated[int, Field(ge=-1, le=MOST_TOKENS)] | None = None
+    top_k: Annotated[int, Field(ge=-1, le=MAX_TOKENS)] | None = None
     top_p: Annotated[float, Field(gt=_TOP_P.least, le=_TOP_P.most)] | None = None
     min_p: Annotated[float, Field(ge=_MIN_P.least, le=_MIN_P.most)] | None = None
 
@@ -196,11 +196,11 @@ class SamplingFields(CommonFields, PenaltyFields):
 
     ignore_eos: bool | None = None
     allowed_token_ids: Ids | None = None
-    truncate_prompt_tokens: Annotated[int, Field(ge=-1, le=MOST_TOKENS)] | None = None
+    truncate_prompt_tokens: Annotated[int, Field(ge=-1, le=MAX_TOKENS)] | None = None
 
     prompt_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     max_tokens: Tokens | None = None
-    min_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)] | None = None
+    min_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS)] | None = None
     repetition_penalty: RepetitionPenalty | None = None
     logit_bias: Annotated[dict[TokenName, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=1024)] | None = (
         None

@@ -14,7 +14,7 @@ from .formats import FORMATS, NAMES
 from .grammar import is_apart
 from .plan import TAIL, AnswerPlan, Thinking, ThinkingError, ToolCallFormat
 from .reader import AnswerReader
-from .tools import Choice, Tool, ToolError, choice_of, tools_of
+from .tools import Tool, ToolChoice, ToolError, choice_of, tools_of
 
 __all__ = [
     "FORMATS",
@@ -25,7 +25,6 @@ __all__ = [
     "ArgumentsDelta",
     "CallDelta",
     "CallEndDelta",
-    "Choice",
     "ContentDelta",
     "Delta",
     "ParsedCall",
@@ -35,6 +34,7 @@ __all__ = [
     "ThinkingError",
     "Tool",
     "ToolCallFormat",
+    "ToolChoice",
     "ToolError",
     "choice_of",
     "is_apart",

@@ -125,7 +125,7 @@ TOKENS = bytes(range(0xF8, 0x100))
 _BLANKS = " \t\r\n"
 
 
-class Prose:
+class TextDecoder:
     """Incremental decoding of text, without special tokens and trailing blanks.
 
     strip: leading blanks are dropped

@@ -12,7 +12,7 @@ from ...guides.goals import GoalGuide
 from ...guides.goals.specs import Goal
 from ...guides.limits import Limits
 from ...guides.protocol import DEAD, ByteGuide, Guide
-from ...guides.tagged.after_guide import MOST_FREE, AfterGuide
+from ...guides.tagged.after_guide import MAX_FREE, AfterGuide
 from ...guides.tagged.composed_guide import ComposedGuide
 from ...guides.tagged.either_guide import EitherGuide
 from ...guides.tagged.pieces import (
@@ -31,7 +31,7 @@ from ...guides.tagged.pieces import (
 )
 from .arguments import CallArguments, json_arguments, plain_arguments
 from .formats import ARGUMENTS, IDENT, CallFrame, FormatSpec, Spelling
-from .tools import Choice, Mode, Tool, ToolError
+from .tools import Mode, Tool, ToolChoice, ToolError
 
 BLANKS = (" ", "\t", "\r", "\n")
 """Characters that begin no content if calls are recognised by their beginning, since the reader skips them."""
@@ -54,7 +54,7 @@ class AnswerSpec:
     """
 
     tools: tuple[Tool, ...]
-    choice: Choice
+    choice: ToolChoice
     many: bool
     thinks: Thinks
     budget: int | None
@@ -261,7 +261,7 @@ class AnswerGrammar:
             return said
         begin, end = map(self.spelling.marker, self.family.thinking)
         behind = EitherGuide([said, *(self._behind("\n" * number, said) for number in range(1, LINES + 1))])
-        most = MOST_FREE if self.spec.budget is None else self.spec.budget
+        most = MAX_FREE if self.spec.budget is None else self.spec.budget
         thought = AfterGuide(behind, end, most=most, limits=self._limits)
         if self.spec.thinks == "open":
             return thought

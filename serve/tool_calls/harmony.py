@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from ...guides.tagged.pieces import NOTHING, Fixed, Free, InOrder, Marker, Named, OneOf, Piece, Several, perhaps
-from .deltas import ArgumentsDelta, CallDelta, CallEndDelta, ContentDelta, Delta, Prose, ReasoningDelta
+from .deltas import ArgumentsDelta, CallDelta, CallEndDelta, ContentDelta, Delta, ReasoningDelta, TextDecoder
 from .grammar import AnswerGrammar
 from .scanner import Reads, Scanner
 from .tools import Tool, ToolError
@@ -130,7 +130,7 @@ class HarmonyScript:
     def _call(self, name: str) -> Reads:
         index, self._calls = self._calls, self._calls + 1
         self._push(CallDelta(index, self._new_id(), name))
-        prose = Prose(strip=True)
+        prose = TextDecoder(strip=True)
 
         def push(data: bytes) -> None:
             if text := prose.push(data):
@@ -142,7 +142,7 @@ class HarmonyScript:
 
     def _prose(self, kind: type[ContentDelta] | type[ReasoningDelta]) -> Reads:
         """Parse a message's text. Line breaks separate texts of one kind."""
-        prose = Prose(strip=kind is ReasoningDelta)
+        prose = TextDecoder(strip=kind is ReasoningDelta)
 
         def push(text: str) -> None:
             if text:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
-from ...checks import one_of, whole
+from ...checks import check_choice, check_int
 from ...errors import OptionError
 from ...guides.goals.specs import Goal
 from ...guides.limits import Limits
 from ...guides.protocol import ByteGuide
-from ...guides.tagged.after_guide import MOST_FREE
+from ...guides.tagged.after_guide import MAX_FREE
 from ...tokenizers_adapter import Vocabulary
 from .formats import FORMATS, NAMES, FormatSpec, Spelling, detected, template_of
 from .grammar import AnswerGrammar, AnswerSpec, Thinks, is_apart
 from .harmony import ASSISTANT, FINAL, HarmonyGrammar
 from .reader import AnswerReader
-from .tools import Choice, Tool, choice_of
+from .tools import Tool, ToolChoice, choice_of
 
 Thinking = Literal["auto", "on", "off"]
 TAIL = 64
@@ -77,7 +77,7 @@ class ToolCallFormat:
         Raises OptionError for any other name.
         """
         if name is not None:
-            one_of(name, "the tool-call format", NAMES)
+            check_choice(name, "the tool-call format", NAMES)
         template = template_of(model.tokenizer)
         family = detected(template, model.tokenizer) if name is None else FORMATS[name]
         thinks = family.name == "harmony" or any(marker in template for marker in family.thinking or ())
@@ -94,7 +94,7 @@ class ToolCallFormat:
     def plan(
         self,
         tools: tuple[Tool, ...] = (),
-        choice: Choice | None = None,
+        choice: ToolChoice | None = None,
         *,
         parallel: bool = True,
         thinking: Thinking = "auto",
@@ -118,7 +118,7 @@ class ToolCallFormat:
 
         Raises ToolError, OptionError, LimitError, LanguageError.
         """
-        one_of(thinking, "thinking", ("auto", "on", "off"))
+        check_choice(thinking, "thinking", ("auto", "on", "off"))
         is_harmony, is_own = self.name == "harmony", answer is not None or bool(goals)
         if stop and (is_own or is_harmony):
             other = "a constraint or include" if is_own else "the tool-call format 'harmony'"
@@ -134,7 +134,7 @@ class ToolCallFormat:
             chosen,
             parallel,
             thinks,
-            None if budget is None else whole(budget, "the budget of thinking", 0, MOST_FREE),
+            None if budget is None else check_int(budget, "the budget of thinking", 0, MAX_FREE),
             answer,
             () if chosen.mode == "required" else tuple(dict.fromkeys(stop)),
         )

@@ -20,8 +20,8 @@ from .deltas import (
     ContentDelta,
     Delta,
     ParsedMessage,
-    Prose,
     ReasoningDelta,
+    TextDecoder,
     joined,
     message_of,
 )
@@ -141,7 +141,7 @@ class Script:
         self._grammar, self._scanner, self._push, self._new_id = grammar, scanner, push, new_id
         self._thinks: Thinks = "no" if is_certain or grammar.family.thinking is None else grammar.spec.thinks
         self._is_ambiguous = grammar.is_ambiguous and not is_certain
-        self._content = Prose(strip=False)
+        self._content = TextDecoder(strip=False)
         self._calls = 0
         self.is_thinking = self._thinks == "open"
         self._ids: set[str] = set()
@@ -169,7 +169,7 @@ class Script:
         yield from self._scanner.until([], lambda _: None)
 
     def _think(self, end: bytes) -> Reads:
-        prose = Prose(strip=True)
+        prose = TextDecoder(strip=True)
         self.is_thinking = True
         yield from self._scanner.until([end], lambda data: self._give(ReasoningDelta(prose.push(data))))
         self.is_thinking = False
@@ -289,7 +289,7 @@ class Script:
                 break
         if is_read:
             self._push(CallEndDelta(index))
-        self._content = Prose(strip=True)
+        self._content = TextDecoder(strip=True)
         return is_read
 
     def _names(self, frame: CallFrame) -> dict[bytes, tuple[str, bytes]]:
@@ -332,7 +332,7 @@ class Script:
 
     def _arguments(self, frame: CallFrame, name: str, tail: bytes, index: int) -> Generator[None, None, bool]:
         """Parse the arguments of a call. Return True if they are complete. tail: the text after them"""
-        prose = Prose(strip=True)
+        prose = TextDecoder(strip=True)
 
         def push(data: bytes) -> None:
             if text := prose.push(data):

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 from ...checks import brief, items_of, lone_surrogate, shown
 from ...errors import OptionError
 
-MOST_TOOLS = 2048
+MAX_TOOLS = 2048
 LONGEST_NAME = 256
 Mode = Literal["auto", "none", "required"]
 
@@ -42,14 +42,14 @@ class Tool:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ToolChoice:
     """The mode of calls, and the names of the tools that may be called."""
 
     mode: Mode
     names: frozenset[str]
 
 
-def tools_of(value: Any, most: int = MOST_TOOLS) -> tuple[Tool, ...]:
+def tools_of(value: Any, most: int = MAX_TOOLS) -> tuple[Tool, ...]:
     """Validate tools: a list of {"type": "function", "function": {...}}, or of functions as in /v1/responses.
 
     most: greatest number of tools
@@ -73,7 +73,7 @@ def tools_of(value: Any, most: int = MOST_TOOLS) -> tuple[Tool, ...]:
     return found
 
 
-def choice_of(value: Any, tools: tuple[Tool, ...]) -> Choice:
+def choice_of(value: Any, tools: tuple[Tool, ...]) -> ToolChoice:
     """Validate `tool_choice`: None, "auto", "none", "required", "any", a function by its name, or allowed tools.
 
     Raises ToolError.
@@ -81,13 +81,13 @@ def choice_of(value: Any, tools: tuple[Tool, ...]) -> Choice:
     names = frozenset(tool.name for tool in tools)
     modes: dict[str, Mode] = {"auto": "auto", "none": "none", "required": "required", "any": "required"}
     if value is None:
-        return Choice("auto", names)
+        return ToolChoice("auto", names)
     if isinstance(value, str) and value in modes:
         if modes[value] == "required" and not tools:
             raise ToolError(
                 f"{value!r} needs tools, and the request has none; send tools, or leave tool_choice out", "tool_choice"
             )
-        return Choice(modes[value], names)
+        return ToolChoice(modes[value], names)
     if not isinstance(value, Mapping):
         raise ToolError(
             'expected "auto", "none", "required", "any" or {"type": "function", "function": {"name": ...}}, '
@@ -98,16 +98,18 @@ def choice_of(value: Any, tools: tuple[Tool, ...]) -> Choice:
     if given.get("type") == "allowed_tools":
         where = "tool_choice/allowed_tools" if "allowed_tools" in given else "tool_choice"
         return _allowed(given.get("allowed_tools", given), names, where)
-    return Choice("required", frozenset([_named(given, names, "tool_choice")]))
+    return ToolChoice("required", frozenset([_named(given, names, "tool_choice")]))
 
 
-def _allowed(value: Any, names: frozenset[str], where: str) -> Choice:
+def _allowed(value: Any, names: frozenset[str], where: str) -> ToolChoice:
     """Return the choice of allowed tools, in the format of chats or of responses."""
     allowed = cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {})
     mode, listed = allowed.get("mode", "auto"), items_of(allowed.get("tools"))
     if mode not in ("auto", "required") or not listed:
         raise ToolError('allowed_tools needs mode, "auto" or "required", and a list of tools', where)
-    return Choice(mode, frozenset(_named(each, names, f"{where}/tools/{number}") for number, each in enumerate(listed)))
+    return ToolChoice(
+        mode, frozenset(_named(each, names, f"{where}/tools/{number}") for number, each in enumerate(listed))
+    )
 
 
 def _named(value: Any, names: frozenset[str], where: str) -> str:

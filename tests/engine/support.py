@@ -8,7 +8,7 @@ from trellm.engine.decode.beam_search import BeamGroup, BeamSearch
 from trellm.engine.decode.controls import repeated
 from trellm.engine.decode.draft_history import QUOTED, SPELT, AcceptanceRates, DraftHistory
 from trellm.engine.decode.frames import Sentence
-from trellm.engine.decode.guide_cache import Allowed, GuideCache, StateTable
+from trellm.engine.decode.guide_cache import AllowedTokens, GuideCache, StateTable
 from trellm.engine.decode.randomness import row_key, uniform
 from trellm.engine.decode.requests import requests_of
 from trellm.engine.decode.sequence import Request, SequenceState
@@ -23,9 +23,9 @@ from trellm.engine.memory.weights import Weights
 from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.models.function import FunctionModel
 from trellm.engine.options import Options, RunOptions
-from trellm.engine.prompts.description import MOST_CHARS
-from trellm.engine.prompts.encoding import MARK, Verbatim, ids_of, read
-from trellm.engine.prompts.given import prompts_of
+from trellm.engine.prompts.arguments import prompts_of
+from trellm.engine.prompts.description import MAX_CHARS
+from trellm.engine.prompts.encoding import MARK, ChatEncoder, ids_of, read
 from trellm.engine.results import listed
 from trellm.engine.schedule.call import Call
 from trellm.engine.schedule.core import EngineCore
@@ -41,13 +41,13 @@ __all__ = [
     "FREED",
     "LEAST",
     "MARK",
-    "MOST_CHARS",
+    "MAX_CHARS",
     "NO_SLOT",
     "QUOTED",
     "SELDOM",
     "SPELT",
     "AcceptanceRates",
-    "Allowed",
+    "AllowedTokens",
     "BeamGroup",
     "BeamHypothesis",
     "BeamSearch",
@@ -56,6 +56,7 @@ __all__ = [
     "BlockTable",
     "Budget",
     "Call",
+    "ChatEncoder",
     "Chunk",
     "DecoderModel",
     "Diagnostics",
@@ -81,7 +82,6 @@ __all__ = [
     "StopStrings",
     "Target",
     "TracedBeam",
-    "Verbatim",
     "Weights",
     "engines",
     "format_of",

@@ -15,7 +15,7 @@ from .audio_models import MODELS, RATE, build, expected, sound
 from .image_models import PARTS, TEXTS, Loaded, loaded, picture
 from .image_models import build as build_seeing
 from .media.test_audio import wav
-from .support import Verbatim, prompts_of, read
+from .support import ChatEncoder, prompts_of, read
 
 TOKENS = 10
 LONG, SHORT = sound(1.713), sound(0.237, 1)
@@ -233,7 +233,7 @@ def test_rows_are_prompts_as_ids(qwen: Any) -> None:
     text, prompt = generate.text(qwen), ["Hear ", LONG, "!"]
     ids, held = read(qwen, prompts_of(prompt).items[0], 0, {})
     assert held and text.run(ids, max_tokens=4).token_ids == text.run(prompt, max_tokens=4).token_ids
-    ids = Verbatim(qwen).ids(chat_of(["Is <image> in ", LONG, "?"]), 0, {})
+    ids = ChatEncoder(qwen).ids(chat_of(["Is <image> in ", LONG, "?"]), 0, {})
     words = qwen.vocabulary.decode([token for token in ids if token >= 0])
     assert words == b"user: Is <image> in ? assistant:"
     assert text.run(ids, max_tokens=2).audio_tokens == sum(token < 0 for token in ids)

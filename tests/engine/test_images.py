@@ -17,7 +17,7 @@ from trellm import Beam, Engine, Image, OptionError, Sample, generate, models
 
 from ..thresholds import thresholds
 from .image_models import MODELS, PARTS, TEMPLATE, TEXTS, Loaded, build, expected, loaded, picture
-from .support import Verbatim, prompts_of, read
+from .support import ChatEncoder, prompts_of, read
 
 TOKENS = 10
 WIDE, TALL = picture(41, 23), picture(17, 50, 1)
@@ -372,14 +372,14 @@ def prompt_of(processor: Any) -> list[Any]:
 
 
 def test_messages_that_name_the_mark_are_text(llava: Any) -> None:
-    ids = Verbatim(llava).ids(chat_of(["Is <image> in ", WIDE, "?"]), 0, {})
+    ids = ChatEncoder(llava).ids(chat_of(["Is <image> in ", WIDE, "?"]), 0, {})
     assert sum(token < 0 for token in ids) == 16
     words = llava.vocabulary.decode([token for token in ids if token >= 0])
     assert words == b"user: Is <image> in ? assistant:"
     assert generate.text(llava).run(ids, max_tokens=2).image_tokens == 16
     with pytest.raises(OptionError, match="reads only texts"):
         model, processor = build("llava")
-        Verbatim(models.transformers(model, processor.tokenizer)).ids(chat_of(["<image>", WIDE]), 0, {})
+        ChatEncoder(models.transformers(model, processor.tokenizer)).ids(chat_of(["<image>", WIDE]), 0, {})
 
 
 def test_features_that_are_let_go_are_computed_again(llava: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from trellm import Cancellation
-from trellm.checks import conforms
+from trellm.checks import implements
 from trellm.guides.automata.charsets import negate
 from trellm.guides.automata.dfa import Dfa, byte_runs, minimise
 from trellm.guides.cfg_guide import automaton_of
@@ -26,7 +26,7 @@ from trellm.guides.quoting.source import Occurrence, boundaries
 from trellm.guides.regex import parse
 from trellm.guides.regular_guide import RegularGuide
 from trellm.guides.syntax import EMPTY, NOTHING, Node, Ranges, Table, flattened, unflattened
-from trellm.kernels.answers import MOST, NEVER
+from trellm.kernels.answers import LIMIT, NEVER
 from trellm.kernels.chart.compaction import least_texts
 from trellm.kernels.chart.interning import HI, LO
 from trellm.kernels.chart.layout import CALL, EPSILON, HEADER, ITEM
@@ -39,7 +39,7 @@ __all__ = [
     "EMPTY",
     "EPSILON",
     "FAR",
-    "MOST",
+    "LIMIT",
     "NEVER",
     "NOTHING",
     "ChartAutomaton",
@@ -71,12 +71,12 @@ __all__ = [
     "boundaries",
     "bounds_of",
     "byte_runs",
-    "conforms",
     "describe",
     "expected",
     "explain",
     "flattened",
     "fragment_of_quote",
+    "implements",
     "items_of",
     "least_texts",
     "minimise",

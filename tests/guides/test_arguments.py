@@ -5,7 +5,7 @@ from trellm import AllOf, AnyOf, Gap, Limits, Ordered, Phrase, Quote, Template, 
 from trellm.errors import LanguageError, LimitError, OptionError, TrellmError, VocabularyError
 from trellm.guides import ByteGuide, FreeGuide, FSMGuide, GoalGuide, Guide, RegexGuide, RowGuide, SubstringGuide
 
-from .support import Quoting, Renewable, conforms
+from .support import Quoting, Renewable, implements
 from .vocabularies import SMALL
 
 BYTES = Vocabulary.from_bytes()
@@ -132,4 +132,4 @@ def test_conforming_to_a_protocol_is_what_python_says_of_it() -> None:
     guides = [RegexGuide("a+", SMALL), SubstringGuide("a b", SMALL), FreeGuide(SMALL), object(), None]
     for protocol in (Guide, ByteGuide, RowGuide, Renewable, Quoting):
         for each in guides * 2:
-            assert conforms(each, protocol) == isinstance(each, protocol), (each, protocol)
+            assert implements(each, protocol) == isinstance(each, protocol), (each, protocol)

@@ -7,7 +7,7 @@ from trellm import Vocabulary
 from trellm.errors import LanguageError, LimitError, PatternError, TrellmError
 from trellm.guides import ChoiceGuide, JSONGuide, RegexGuide, laws, tokens_of
 
-from .support import MOST, NotReadyError, quickly
+from .support import LIMIT, NotReadyError, quickly
 from .vocabularies import SMALL
 
 
@@ -130,10 +130,10 @@ def test_parts_that_are_not_defined_yet_are_not_quick() -> None:
 def test_a_limit_holds_where_quick_answers_are_asked_for() -> None:
     guide = RegexGuide("(?:[ab]{1,9}c|[bc]{2,8}a){3,20}", Vocabulary.from_bytes())
     counts = guide.automaton.meter.counts
-    counts[MOST] = 5
+    counts[LIMIT] = 5
     with quickly(10**9), pytest.raises(LimitError):
         guide.mask(guide.start)
-    counts[MOST] = 10**6
+    counts[LIMIT] = 10**6
     with quickly(2), pytest.raises(NotReadyError):
         guide.mask(guide.start)
-    assert counts[MOST] == 10**6, "a call that is to be quick leaves the limit as it was"
+    assert counts[LIMIT] == 10**6, "a call that is to be quick leaves the limit as it was"

@@ -6,13 +6,13 @@ import weakref
 import pytest
 from trellm import Vocabulary
 from trellm.guides import JSONGuide
-from trellm.guides.json_guide import Remembered
+from trellm.guides.json_guide import LRUCache
 
 from ..thresholds import thresholds
 
 
 def test_the_values_used_last_are_kept() -> None:
-    kept: Remembered[list[int]] = Remembered(len, 2, 100)
+    kept: LRUCache[list[int]] = LRUCache(len, 2, 100)
     kept.add("a", [1])
     kept.add("b", [2])
     assert kept.get("a") == [1]
@@ -24,7 +24,7 @@ def test_the_values_used_last_are_kept() -> None:
 
 
 def test_what_grows_is_forgotten_when_it_is_weighed_again() -> None:
-    kept: Remembered[list[int]] = Remembered(len, 100, 50)
+    kept: LRUCache[list[int]] = LRUCache(len, 100, 50)
     grown: list[int] = []
     kept.add("grown", grown)
     kept.add(0, [0])
@@ -35,7 +35,7 @@ def test_what_grows_is_forgotten_when_it_is_weighed_again() -> None:
 
 
 def test_the_last_is_kept_whatever_it_weighs() -> None:
-    kept: Remembered[list[int]] = Remembered(len, 3, 1)
+    kept: LRUCache[list[int]] = LRUCache(len, 3, 1)
     for number in range(5):
         kept.add(number, [0, 0])
         assert kept.get(number) == [0, 0] and len(kept) == 1

@@ -9,7 +9,14 @@ import pytest
 from trellm.kernels.attention.paged import AttentionRows, attend_blocks, write_blocks
 from trellm.kernels.attention.panels import attend_panels
 from trellm.kernels.attention.stored import room_near
-from trellm.kernels.decoder.layers import AttentionInputs, Stack, begin_layer, end_layer, normalise_rows, read_layers
+from trellm.kernels.decoder.layers import (
+    AttentionInputs,
+    LayerStack,
+    begin_layer,
+    end_layer,
+    normalise_rows,
+    read_layers,
+)
 from trellm.kernels.decoder.products import lanes_of, room_of
 
 LAYERS, BLOCKS, PLACES = 3, 7, 16
@@ -56,10 +63,10 @@ class Step:
         self.heads = [np.zeros((tokens, QUERIES, SIZE), kind) for _ in range(2)]
 
     @property
-    def stack(self) -> Stack:
+    def stack(self) -> LayerStack:
         shapes = [(*array.shape, 1)[:2] for array in self.layers[0]]
         addresses = [[array.ctypes.data for array in layer] for layer in self.layers]
-        return Stack(np.array(addresses), np.array(shapes), self.eps)
+        return LayerStack(np.array(addresses), np.array(shapes), self.eps)
 
     @property
     def inputs(self) -> AttentionInputs:

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from trellm import LimitError
 from trellm.guides import DEAD
-from trellm.guides.automata.conditions import Automaton, Together, automaton, subsets_of
+from trellm.guides.automata.conditions import Automaton, JointConditions, automaton, subsets_of
 from trellm.guides.automata.positions import Joint, Product
 from trellm.guides.regex import parse
 
@@ -36,7 +36,7 @@ def one_by_one(patterns: list[str], wanted: list[bool], max_states: int) -> Auto
 
 
 def assert_same(patterns: list[str], wanted: list[bool]) -> None:
-    found = automaton(Together([parse(pattern) for pattern in patterns]), wanted)
+    found = automaton(JointConditions([parse(pattern) for pattern in patterns]), wanted)
     expected = one_by_one(patterns, wanted, 8000)
     assert (found.atoms, found.rows, found.accepting) == (expected.atoms, expected.rows, expected.accepting)
 
@@ -62,13 +62,13 @@ def test_words_that_positions_fill() -> None:
 
 
 def test_no_condition_and_nothing() -> None:
-    assert automaton(Together([]), []).accepting == [True]
+    assert automaton(JointConditions([]), []).accepting == [True]
     assert_same(["a", "b"], [True, True])
-    assert not any(automaton(Together([parse("(.|\n)*")]), [False]).accepting)
+    assert not any(automaton(JointConditions([parse("(.|\n)*")]), [False]).accepting)
 
 
 def test_too_many_states() -> None:
-    together = Together([parse(pattern) for pattern in LARGE])
+    together = JointConditions([parse(pattern) for pattern in LARGE])
     count = len(automaton(together, [True, True]).rows)
     assert count > 500
     assert len(automaton(together, [True, True], count).rows) == count

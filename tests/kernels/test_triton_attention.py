@@ -191,9 +191,9 @@ def test_tokens_without_a_slot_are_not_written() -> None:
 
 @needs_triton
 def test_the_work_is_cut_as_the_machine_asks() -> None:
-    from trellm.kernels.attention.triton_paged import Machine, cut_work
+    from trellm.kernels.attention.triton_paged import DeviceProperties, cut_work
 
-    machine = Machine(132, 160 << 10)
+    machine = DeviceProperties(132, 160 << 10)
     one = cut_work(machine, 1, 8, 4, 1, 32768, (128, 128), 2, None)
     assert one.rows == 16
     assert one.parts == 33
@@ -205,6 +205,6 @@ def test_the_work_is_cut_as_the_machine_asks() -> None:
         for bytes_each in (2, 4, 8):
             for group in (1, 7, 16, 71, 128):
                 for widest in (1, 4, 500):
-                    cut = cut_work(Machine(20, 64 << 10), 3, 2, group, widest, 5000, sizes, bytes_each, None)
+                    cut = cut_work(DeviceProperties(20, 64 << 10), 3, 2, group, widest, 5000, sizes, bytes_each, None)
                     assert cut.tokens >= 1
                     assert cut.tokens * group <= cut.rows

@@ -123,9 +123,9 @@ def test_attention_compiles(
 ) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     pytest.importorskip("triton")
-    from trellm.kernels.attention.triton_paged import Machine, cut_work, lanes_of
+    from trellm.kernels.attention.triton_paged import DeviceProperties, cut_work, lanes_of
 
-    machine = Machine(132, 170 << 10)
+    machine = DeviceProperties(132, 170 << 10)
     bytes_each = int(dtype[2:]) // 8 if dtype != "bf16" else 2
     cut = cut_work(machine, 1, 8, group, widest, 4096, sizes, bytes_each, None)
     exact = "*fp64" if dtype == "fp64" else "*fp32"

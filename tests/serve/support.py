@@ -9,10 +9,10 @@ from trellm.engine.options import Options
 from trellm.guides.limits import Meter, spend
 from trellm.sampling import SAMPLE_OPTIONS
 from trellm.serve import bodies
-from trellm.serve.bodies import KNOWN, MOST_MISTAKES, parse, place_in, whole
+from trellm.serve.bodies import KNOWN, MAX_MISTAKES, parse, place_in, whole
 from trellm.serve.cluster import router
 from trellm.serve.cluster.loading import described, loaded
-from trellm.serve.cluster.replica import AnswerStart, Ask, Replica
+from trellm.serve.cluster.replica import Replica, ReplicaRequest, ResponseStart
 from trellm.serve.cluster.router import PREFIX, SPARE, prefix_of, ranked
 from trellm.serve.constraints import compiler, constraint
 from trellm.serve.constraints.compiler import (
@@ -20,15 +20,15 @@ from trellm.serve.constraints.compiler import (
     COPIES,
     DOUBLED,
     LONGER,
+    CompileQueue,
     ConstraintCompiler,
-    Line,
-    Refusals,
-    Turns,
+    RefusalCache,
+    TokenBucket,
     key_bytes,
 )
 from trellm.serve.constraints.constraint import ConstraintSpec
 from trellm.serve.constraints.structural_tags import FormatError, structural_guide
-from trellm.serve.dispatcher import AT_ONCE, Arrivals
+from trellm.serve.dispatcher import AT_ONCE, CursorBatches
 from trellm.serve.endpoints import chat, other
 from trellm.serve.endpoints.answers import ITEMS, LARGE, refused, while_connected, written
 from trellm.serve.endpoints.responses import ResponseItems
@@ -58,37 +58,37 @@ __all__ = [
     "LARGE",
     "LARGE_CHAT",
     "LONGER",
-    "MOST_MISTAKES",
+    "MAX_MISTAKES",
     "PREFIX",
     "SAMPLE_OPTIONS",
     "SPARE",
-    "AnswerStart",
     "ApiError",
-    "Arrivals",
-    "Ask",
     "ChatRequest",
+    "CompileQueue",
     "CompletionRequest",
     "Connection",
     "ConstraintCompiler",
     "ConstraintFields",
     "ConstraintSpec",
+    "CursorBatches",
     "FetchError",
     "FormatError",
     "Guard",
     "JoiningTransport",
     "KeptResponses",
-    "Line",
     "Meter",
     "Metrics",
     "ModelManager",
     "Options",
-    "Refusals",
+    "RefusalCache",
     "Replica",
+    "ReplicaRequest",
     "ResponseItems",
+    "ResponseStart",
     "ResponsesRequest",
     "Server",
     "Service",
-    "Turns",
+    "TokenBucket",
     "bodies",
     "chat",
     "compiler",

@@ -22,7 +22,7 @@ from trellm.serve import Settings
 from trellm.serve import ray as public
 
 from .conftest import turned
-from .support import PREFIX, SPARE, AnswerStart, Ask, Replica, described, loaded, prefix_of, ranked, router
+from .support import PREFIX, SPARE, Replica, ReplicaRequest, ResponseStart, described, loaded, prefix_of, ranked, router
 
 TEXT = "the cat sat on the mat, and the dog sat on the cat. " * 3
 SETTINGS = Settings(name="zip", body_bytes=2000, compile_seconds=300)
@@ -52,11 +52,11 @@ class Counter:
 class Answers:
     """What a handle gives for a request: pieces as they come, which can be given up."""
 
-    def __init__(self, pieces: AsyncIterator[AnswerStart | bytes]) -> None:
+    def __init__(self, pieces: AsyncIterator[ResponseStart | bytes]) -> None:
         self.pieces = pieces
         self.is_cancelled = False
 
-    def __aiter__(self) -> AsyncIterator[AnswerStart | bytes]:
+    def __aiter__(self) -> AsyncIterator[ResponseStart | bytes]:
         return self.pieces
 
     def cancel(self) -> None:
@@ -80,7 +80,7 @@ class Handle:
         assert stream
         return self
 
-    def remote(self, ask: Ask, key: str) -> Answers:
+    def remote(self, ask: ReplicaRequest, key: str) -> Answers:
         self.asked.append(key)
         real = self.replica.answer(ask, key)
         self.given.append(Answers(self.ways.pop(0)(real) if self.ways else real))
@@ -285,7 +285,7 @@ def test_a_whole_answer_is_not_begun_before_its_end(model: Any) -> None:
 def test_a_stream_that_was_begun_says_that_it_broke(model: Any, path: str) -> None:
     async def of_a_chat(pieces: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """A chat's first event, since the model has no template of chats."""
-        yield AnswerStart(200, ((b"content-type", b"text/event-stream; charset=utf-8"),))
+        yield ResponseStart(200, ((b"content-type", b"text/event-stream; charset=utf-8"),))
         yield b"data: {}\n\n"
         raise LostError("the actor died")
 

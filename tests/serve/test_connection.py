@@ -18,7 +18,7 @@ from .conftest import HANGS, until
 from .support import HEADER_BYTES, ApiError, Connection, Guard, Metrics, listen, refused, whole
 
 SOON = 0.2
-MOST = 1 << 16
+MAX = 1 << 16
 
 
 class Echo:
@@ -39,7 +39,7 @@ class Echo:
         body = b""
         if scope["path"] == "/most":
             try:
-                body = await whole(Request(scope, receive), MOST)
+                body = await whole(Request(scope, receive), MAX)
             except ApiError as error:
                 await refused(error, scope["path"])(scope, receive, send)
                 return
@@ -226,7 +226,7 @@ def test_bodies_that_wait_to_be_asked_for(asking: Asking) -> None:
 
 
 CHUNKED = b"POST /most HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
-CHUNK = b"%x\r\n%b\r\n" % (MOST, b"a" * MOST)
+CHUNK = b"%x\r\n%b\r\n" % (MAX, b"a" * MAX)
 
 
 @pytest.fixture
@@ -246,9 +246,9 @@ def test_a_body_that_is_too_large_is_refused_before_its_end(asking: Asking) -> N
         line.sendall(post("/1"))
         assert in_short(answers(line)) == refusal
     assert said(asking, CHUNKED + b"\r\n" + CHUNK + b"1\r\na\r\n" + post("/1")) == [(400, "invalid_http")]
-    assert said(asking, post("/most", "a" * (MOST + 1))[:-1]) == refusal
+    assert said(asking, post("/most", "a" * (MAX + 1))[:-1]) == refusal
     whole_body = CHUNK + b"0\r\n\r\n"
-    assert said(asking, CHUNKED + b"\r\n" + whole_body + LAST) == [(200, "/most " + "a" * MOST), (200, "/last ")]
+    assert said(asking, CHUNKED + b"\r\n" + whole_body + LAST) == [(200, "/most " + "a" * MAX), (200, "/last ")]
     with asking.line() as line:
         line.sendall(CHUNKED + b"\r\n")
         with contextlib.suppress(ConnectionError):
@@ -260,7 +260,7 @@ def test_a_body_that_is_too_large_is_refused_before_its_end(asking: Asking) -> N
 @pytest.mark.usefixtures("is_dropped_soon")
 def test_a_body_that_is_too_large_is_not_asked_for(asking: Asking) -> None:
     with asking.line() as line:
-        line.sendall(post("/most", "a" * (MOST + 1), "Expect: 100-continue").partition(b"\r\n\r\n")[0] + b"\r\n\r\n")
+        line.sendall(post("/most", "a" * (MAX + 1), "Expect: 100-continue").partition(b"\r\n\r\n")[0] + b"\r\n\r\n")
         assert [status for status, _ in answers(line)] == [413]
     with asking.line() as line:  # one that does not say how large it is
         line.sendall(CHUNKED + b"Expect: 100-continue\r\n\r\n")

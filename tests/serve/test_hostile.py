@@ -13,7 +13,17 @@ import pytest
 from uvicorn.protocols.http.flow_control import FlowControl
 
 from .conftest import HANGS, Running, turned
-from .support import AT_ONCE, MOST_MISTAKES, ApiError, Arrivals, ChatRequest, Connection, parse, place_in, tuned_process
+from .support import (
+    AT_ONCE,
+    MAX_MISTAKES,
+    ApiError,
+    ChatRequest,
+    Connection,
+    CursorBatches,
+    parse,
+    place_in,
+    tuned_process,
+)
 
 CHAT = "/v1/chat/completions"
 HELLO = {"model": "small", "messages": [{"role": "user", "content": "Hello."}]}
@@ -43,8 +53,8 @@ def test_of_many_mistakes_in_a_list_the_first_is_told(field: dict[str, Any], par
 
 
 def test_of_many_unknown_names_none_is_looked_at() -> None:
-    error = refused(HELLO | dict.fromkeys(map(str, range(MOST_MISTAKES + 1)), 0))
-    assert str(error).startswith(f"the body has {MOST_MISTAKES + 1:,} mistakes")
+    error = refused(HELLO | dict.fromkeys(map(str, range(MAX_MISTAKES + 1)), 0))
+    assert str(error).startswith(f"the body has {MAX_MISTAKES + 1:,} mistakes")
 
 
 def test_places_are_found_without_a_look_at_what_stands_beside() -> None:
@@ -205,7 +215,7 @@ def test_clients_that_read_nothing_are_not_waited_for(left: tuple[int, ...], res
 def test_what_has_long_waited_is_told_piece_by_piece(logprobs: int, most: int) -> None:
     """In smaller ones where a table comes with each token."""
     handle = SimpleNamespace(call=None, options=SimpleNamespace(logprobs=logprobs))
-    waited: Any = Arrivals(SimpleNamespace(handle=handle, read=list, check_all=lambda: None))  # type: ignore[arg-type]
+    waited: Any = CursorBatches(SimpleNamespace(handle=handle, read=list, check_all=lambda: None))  # type: ignore[arg-type]
     waited.tell([(number, None) for number in range(most * 2 + 1)])
     waited.end()
 

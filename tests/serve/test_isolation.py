@@ -273,7 +273,7 @@ def test_memory_is_given_back_where_something_was_done_and_what_is_kept_once_all
         system = trimming.trim_of_system()
         assert system is None or system() in (0, 1)
         trim = lambda: threads.append(threading.current_thread().name)  # noqa: E731
-        trimmer = trimming.Trimmer(count, lambda: is_idle, lambda: forgotten.append(done), 0.001, trim)
+        trimmer = trimming.MemoryTrimmer(count, lambda: is_idle, lambda: forgotten.append(done), 0.001, trim)
         await turned(lambda: looked > 3)
         assert not threads
         done, looked = 1, 0

@@ -9,7 +9,7 @@ from trellm.errors import Cancelled
 from trellm.serve import Settings
 
 from .conftest import turned
-from .support import ConstraintCompiler, Meter, Metrics, Turns, compiler, spend
+from .support import ConstraintCompiler, Meter, Metrics, TokenBucket, compiler, spend
 
 
 class Clock:
@@ -29,7 +29,7 @@ class Clock:
         self.now += seconds
         self.slept += seconds
 
-    def work(self, made: Turns, seconds: float) -> None:
+    def work(self, made: TokenBucket, seconds: float) -> None:
         for _ in range(round(seconds * 1000)):
             self.now += 1e-3
             self.worked += 1e-3
@@ -42,7 +42,7 @@ def clock() -> Clock:
 
 
 def test_what_takes_long_gets_its_share(clock: Clock) -> None:
-    made = Turns(lambda: True, share=lambda: 0.2, burst=0.1, clock=clock)
+    made = TokenBucket(lambda: True, share=lambda: 0.2, burst=0.1, clock=clock)
     made.begin(lambda: False)
     clock.work(made, 0.1)
     assert clock.slept == 0  # what takes a moment is not held up
@@ -52,7 +52,7 @@ def test_what_takes_long_gets_its_share(clock: Clock) -> None:
 
 def test_a_share_may_become_another(clock: Clock) -> None:
     share = 0.2
-    made = Turns(lambda: True, share=lambda: share, burst=0.1, clock=clock)
+    made = TokenBucket(lambda: True, share=lambda: share, burst=0.1, clock=clock)
     made.begin(lambda: False)
     clock.work(made, 0.5)
     then, share = clock.now, 0.8
@@ -82,7 +82,7 @@ def test_the_more_wait_for_compilation_the_more_it_has() -> None:
 
 def test_nobody_waits_for_nobody(clock: Clock) -> None:
     busy = False
-    made = Turns(lambda: busy, share=lambda: 0.2, burst=0.1, clock=clock)
+    made = TokenBucket(lambda: busy, share=lambda: 0.2, burst=0.1, clock=clock)
     made.begin(lambda: False)
     clock.work(made, 5.0)
     assert clock.slept == 0
@@ -92,7 +92,7 @@ def test_nobody_waits_for_nobody(clock: Clock) -> None:
 
 
 def test_the_bucket_fills_again_and_not_over(clock: Clock) -> None:
-    made = Turns(lambda: True, share=lambda: 0.2, burst=0.1, clock=clock)
+    made = TokenBucket(lambda: True, share=lambda: 0.2, burst=0.1, clock=clock)
     made.begin(lambda: False)
     clock.now += 1000
     clock.work(made, 0.12)
@@ -103,7 +103,7 @@ def test_the_bucket_fills_again_and_not_over(clock: Clock) -> None:
 
 def test_what_is_short_waits_for_what_was_worked_before_it(clock: Clock) -> None:
     """One piece of work after the other, none of which looks at the time itself, in two threads by turns."""
-    made = Turns(lambda: True, share=lambda: 0.2, burst=0.1, clock=clock)
+    made = TokenBucket(lambda: True, share=lambda: 0.2, burst=0.1, clock=clock)
     for _ in range(100):
         made.begin(lambda: False)
         clock.now += 0.03
@@ -114,7 +114,7 @@ def test_what_is_short_waits_for_what_was_worked_before_it(clock: Clock) -> None
 
 
 def test_a_long_piece_of_work_that_does_not_look_is_made_up_for(clock: Clock) -> None:
-    made = Turns(lambda: True, share=lambda: 0.2, burst=0.1, clock=clock)
+    made = TokenBucket(lambda: True, share=lambda: 0.2, burst=0.1, clock=clock)
     made.begin(lambda: False)
     clock.now += 1.1
     clock.worked += 1.1
@@ -123,7 +123,7 @@ def test_a_long_piece_of_work_that_does_not_look_is_made_up_for(clock: Clock) ->
 
 
 def test_who_is_not_waited_for_waits_no_more(clock: Clock) -> None:
-    made = Turns(lambda: True, share=lambda: 0.2, burst=0.1, clock=clock)
+    made = TokenBucket(lambda: True, share=lambda: 0.2, burst=0.1, clock=clock)
     made.begin(lambda: clock.slept > 0.5)
     clock.now += 10.0
     clock.worked += 10.0

@@ -16,7 +16,7 @@ _TABLES: dict[str, Any] = tomllib.loads(Path(__file__).with_name("domains.toml")
 _OTHERS: dict[str, list[str]] = _TABLES.pop("others")
 PHRASES: dict[str, tuple[str, ...]] = {mood: expand(form) for mood, form in _TABLES.pop("phrases").items()}
 MOODS = sorted(PHRASES)
-MOST_SENTENCES = 8
+MAX_SENTENCES = 8
 
 Groups = dict[frozenset[str], tuple[str, ...]]
 
@@ -108,7 +108,7 @@ def draw(random: Random, held_out: bool) -> Scene:
         who = scene.texts[domain.key] if domain.kinds[domain.key] == "person" else make("person", random, held_out).text
         _insert(random, scene, mood_sentence(random, scene.mood, who, held_out))
     for _ in range(random.choice((0, 0, 0, 1, 1, 2))):
-        if len(scene.sentences) < MOST_SENTENCES:
+        if len(scene.sentences) < MAX_SENTENCES:
             _insert(random, scene, distractor(random, held_out))
     return scene
 
@@ -149,7 +149,7 @@ def _told(random: Random, domain: Domain, size: int, with_key: bool, held_out: b
     }
     left = frozenset(named.values()) & told
     scene = Scene(domain, values, texts, [])
-    while left and len(scene.sentences) < MOST_SENTENCES:
+    while left and len(scene.sentences) < MAX_SENTENCES:
         form = domain.sentence(random, left, with_key or not scene.sentences, held_out)
         if form is None:
             break

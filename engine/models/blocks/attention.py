@@ -21,7 +21,7 @@ from ....kernels.decoder.plain import Heads
 from ...memory.tables import BLOCK
 from ...scores import as_list
 from ..threads import run_all, thread_count
-from .reach import Reach
+from .reach import AttentionSpan
 from .step import SHORT, DeviceStep, PackedStep
 from .storage import DeviceRows, LayerBlocks, has_kernels
 
@@ -33,7 +33,7 @@ _MANY = 1 << 22
 """Number of query-key products that justifies another thread."""
 
 
-class Scoring(NamedTuple):
+class ScoreOptions(NamedTuple):
     """Parameters of scores: `scale` of the products, optional soft cap, optional sinks [query heads]."""
 
     scale: float
@@ -48,9 +48,9 @@ class Scoring(NamedTuple):
 def attend(
     step: PackedStep | DeviceStep,
     layer: LayerBlocks,
-    reach: Reach,
+    reach: AttentionSpan,
     new: tuple[Tensor, Tensor | None, Tensor | None],
-    scoring: Scoring,
+    scoring: ScoreOptions,
 ) -> Tensor:
     """Return attention of the new tokens: [tokens, query heads, size of values].
 
@@ -85,7 +85,7 @@ def attend(
 
 def attend_layer(step: PackedStep | DeviceStep, number: int, queries: Tensor, scale: float) -> Tensor:
     """Return `attend` for a layer by its number, without soft cap and sinks. Keys and values are in its blocks."""
-    return attend(step, step.layers[number], step.reaches[number], (queries, None, None), Scoring(scale))
+    return attend(step, step.layers[number], step.reaches[number], (queries, None, None), ScoreOptions(scale))
 
 
 def _mutually(
@@ -95,8 +95,8 @@ def _mutually(
     first: int,
     last: int,
     layer: LayerBlocks,
-    reach: Reach,
-    scoring: Scoring,
+    reach: AttentionSpan,
+    scoring: ScoreOptions,
 ) -> None:
     """Compute bidirectional attention of a step's tokens from `first` to `last`, by torch."""
     chunk = bisect_right(step.firsts, first) - 1
@@ -118,7 +118,7 @@ def is_undivided(step: PackedStep, heads: Heads) -> bool:
 
 
 def attend_rows(
-    out: Tensor, queries: Tensor, rows: DeviceRows, layer: LayerBlocks, reach: Reach, scoring: Scoring
+    out: Tensor, queries: Tensor, rows: DeviceRows, layer: LayerBlocks, reach: AttentionSpan, scoring: ScoreOptions
 ) -> None:
     """Compute attention of rows on a GPU by the Triton kernel; out, queries: [tokens, query heads, size]."""
     from ....kernels.attention.triton_paged import attend_paged
@@ -139,7 +139,7 @@ def attend_rows(
 
 
 def _row_by_row(
-    out: Tensor, queries: Tensor, rows: DeviceRows, layer: LayerBlocks, reach: Reach, scoring: Scoring
+    out: Tensor, queries: Tensor, rows: DeviceRows, layer: LayerBlocks, reach: AttentionSpan, scoring: ScoreOptions
 ) -> None:
     """Compute `attend_rows` without a kernel."""
     firsts, widths, starts = (as_list(column) for column in (rows.firsts, rows.widths, rows.starts))
@@ -168,8 +168,8 @@ def _one_by_one(
     step: PackedStep,
     chosen: list[int],
     layer: LayerBlocks,
-    reach: Reach,
-    scoring: Scoring,
+    reach: AttentionSpan,
+    scoring: ScoreOptions,
 ) -> None:
     """Compute attention of long chunks by torch."""
     queries, keys, values = new
@@ -184,7 +184,7 @@ def _one_by_one(
 
 
 def _in_place(
-    out: Tensor, queries: Tensor, step: PackedStep, layer: LayerBlocks, reach: Reach, scoring: Scoring
+    out: Tensor, queries: Tensor, step: PackedStep, layer: LayerBlocks, reach: AttentionSpan, scoring: ScoreOptions
 ) -> None:
     """Compute attention by the CPU kernels: short chunks in one call per thread, long ones one by one."""
     assert layer.arrays is not None
@@ -207,7 +207,7 @@ def _in_place(
     run_all(calls)
 
 
-def _pieces(width: int, start: int, reach: Reach, numbers: int) -> list[int]:
+def _pieces(width: int, start: int, reach: AttentionSpan, numbers: int) -> list[int]:
     """Return token bounds of parts of a long chunk, more parts than threads, since later tokens attend to more."""
     threads = thread_count()
     seen = min(start + width, reach.longest or start + width)
@@ -215,7 +215,7 @@ def _pieces(width: int, start: int, reach: Reach, numbers: int) -> list[int]:
     return [width * part // max(1, most) for part in range(max(1, most) + 1)]
 
 
-def _parts(step: PackedStep, reach: Reach, heads: int, size: int) -> list[int]:
+def _parts(step: PackedStep, reach: AttentionSpan, heads: int, size: int) -> list[int]:
     """Return bounds of parts of all (short row, key head) pairs, numbered row * heads + head, with equal reads."""
     threads = thread_count()
     count = len(step.short) * heads
@@ -236,8 +236,8 @@ def _padded(
     step: PackedStep,
     chosen: list[int],
     layer: LayerBlocks,
-    reach: Reach,
-    scoring: Scoring,
+    reach: AttentionSpan,
+    scoring: ScoreOptions,
 ) -> None:
     """Compute attention of short chunks by torch, with gathered and padded texts."""
     rows = step.gather(chosen)
@@ -248,7 +248,9 @@ def _padded(
     out[rows.tokens[rows.real]] = mixed.transpose(1, 2)[rows.real]
 
 
-def _long(queries: Tensor, keys: Tensor, values: Tensor, start: int, reach: Reach, scoring: Scoring) -> Tensor:
+def _long(
+    queries: Tensor, keys: Tensor, values: Tensor, start: int, reach: AttentionSpan, scoring: ScoreOptions
+) -> Tensor:
     """Compute attention of a chunk from `start` on; keys and values [heads, tokens, size] end with the chunk."""
     count, end = queries.shape[1], keys.shape[1]
     if start == 0 and _plain(reach, scoring, end):
@@ -266,12 +268,12 @@ def _long(queries: Tensor, keys: Tensor, values: Tensor, start: int, reach: Reac
     return torch.cat(parts, 1)
 
 
-def _plain(reach: Reach, scoring: Scoring, end: int) -> bool:
+def _plain(reach: AttentionSpan, scoring: ScoreOptions, end: int) -> bool:
     """Test whether attention of a text up to `end` is causal, without span limits, soft cap and sinks."""
     return (reach.longest is None or reach.longest >= end) and scoring.cap is None and scoring.sinks is None
 
 
-def _masked(queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor, scoring: Scoring) -> Tensor:
+def _masked(queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor, scoring: ScoreOptions) -> Tensor:
     """Compute attention [rows, query heads, width, size] under a mask [rows, 1, width, tokens]."""
     if scoring.cap is None and scoring.sinks is None:
         return scaled_dot_product_attention(

@@ -12,7 +12,7 @@ from ....errors import OptionError
 
 
 @dataclass(frozen=True)
-class Reach:
+class AttentionSpan:
     """The attention span of a layer: `window` tokens, or from the start of the current block of `chunk` tokens."""
 
     window: int | None = None
@@ -47,7 +47,7 @@ class Reach:
 class LayerMemory:
     """A layer's memory of a text: keys and values within a reach, a number of states, both, or neither."""
 
-    reach: Reach | None = None
+    reach: AttentionSpan | None = None
     states: int = 0
 
 
@@ -57,17 +57,17 @@ def kind_of(name: str, config: Any) -> LayerMemory:
     states: int = getattr(config, "number_of_conv_states", 1)
     match name:
         case "full_attention":
-            return LayerMemory(Reach())
+            return LayerMemory(AttentionSpan())
         case "sliding_attention":
-            return LayerMemory(Reach(window=window))
+            return LayerMemory(AttentionSpan(window=window))
         case "chunked_attention":
-            return LayerMemory(Reach(chunk=getattr(config, "attention_chunk_size", None)))
+            return LayerMemory(AttentionSpan(chunk=getattr(config, "attention_chunk_size", None)))
         case "linear_attention" | "conv":
             return LayerMemory(states=states)
         case "hybrid":
-            return LayerMemory(Reach(), states)
+            return LayerMemory(AttentionSpan(), states)
         case "hybrid_sliding":
-            return LayerMemory(Reach(window=window), states)
+            return LayerMemory(AttentionSpan(window=window), states)
         case "moe" | "mlp":
             return LayerMemory()
         case _:
@@ -77,13 +77,13 @@ def kind_of(name: str, config: Any) -> LayerMemory:
             )
 
 
-def reaches(config: Any) -> dict[str, Reach]:
+def reaches(config: Any) -> dict[str, AttentionSpan]:
     """Return the reach of each attention layer type. Raises OptionError as `kind_of` does."""
     window: int | None = getattr(config, "sliding_window", None)
     chunk: int | None = getattr(config, "attention_chunk_size", None)
     names: list[str] | None = getattr(config, "layer_types", None)
     if names is None:
-        return {"all": Reach(window=window, chunk=None if window is not None else chunk)}
+        return {"all": AttentionSpan(window=window, chunk=None if window is not None else chunk)}
     kinds = {name: kind_of(name, config) for name in names}
     return {name: kind.reach for name, kind in kinds.items() if kind.reach is not None}
 
@@ -97,7 +97,7 @@ def layer_kinds(config: Any) -> list[LayerMemory]:
     return [kind_of(name, config) for name in names[:count]]
 
 
-def layer_reaches(config: Any) -> list[Reach]:
+def layer_reaches(config: Any) -> list[AttentionSpan]:
     """Return the reach of each layer of a model with attention layers only. Raises OptionError as `kind_of` does."""
     found = [kind.reach for kind in layer_kinds(config) if kind.reach is not None and not kind.states]
     if len(found) < config.num_hidden_layers:

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from ....kernels.attention.paged import AttentionRows
 from ...memory.tables import BLOCK, Chunk
-from .reach import Reach
-from .storage import BlockStorage, DeviceRows, Gathered, LayerBlocks, SlotMapping, has_kernels, slots_of
+from .reach import AttentionSpan
+from .storage import BlockStorage, DeviceRows, GatherIndices, LayerBlocks, SlotMapping, has_kernels, slots_of
 
 SHORT = 16
 """Most tokens of a short chunk on a GPU. Short chunks have a kernel of their own."""
@@ -29,7 +29,7 @@ class DeviceStep(NamedTuple):
     """A step without data on the host. Contents of `rows` may change between launches of a CUDA graph."""
 
     layers: list[LayerBlocks]
-    reaches: list[Reach]
+    reaches: list[AttentionSpan]
     rows: DeviceRows
     turn: int | None = None
     mutual: list[tuple[int, int]] | None = None
@@ -48,7 +48,7 @@ class DeviceStep(NamedTuple):
         layer.write(keys, values, SlotMapping(slots))
 
 
-class Uploaded(NamedTuple):
+class UploadedRows(NamedTuple):
     """Rows of a step on a device: with few tokens, with many, and whole prompts."""
 
     narrow: DeviceRows
@@ -68,9 +68,11 @@ class PackedStep:
     mutual: ranges (from, to) of the step's tokens with bidirectional attention; None for models without it
     """
 
-    def __init__(self, chunks: Sequence[Chunk], storage: BlockStorage, reaches: list[Reach], device: Any) -> None:
+    def __init__(
+        self, chunks: Sequence[Chunk], storage: BlockStorage, reaches: list[AttentionSpan], device: Any
+    ) -> None:
         self.layers: list[LayerBlocks] = storage.layers
-        self.reaches: list[Reach] = reaches
+        self.reaches: list[AttentionSpan] = reaches
         self.turn: int | None = None
         self.mutual: list[tuple[int, int]] | None = None
         self._chunks = chunks
@@ -138,7 +140,7 @@ class PackedStep:
         """Attention span of each layer [layers, 2]: window and chunk, 0 for unbounded."""
         return np.array([(reach.window or 0, reach.chunk or 0) for reach in self.reaches], np.int64)
 
-    def _upload(self, slots: array[int]) -> Uploaded:
+    def _upload(self, slots: array[int]) -> UploadedRows:
         """Copy all kernel inputs to the device in one asynchronous transfer."""
         wide: list[int] = []
         prompts: list[int] = []
@@ -169,7 +171,7 @@ class PackedStep:
             parts.append(whole.part(low, low + len(kind), max(ends, default=0), max(widths, default=0)))
             low += len(kind)
         narrow, many, long = parts
-        return Uploaded(narrow, many, long, prompts)
+        return UploadedRows(narrow, many, long, prompts)
 
     def write(self, layer: LayerBlocks, keys: Tensor, values: Tensor) -> None:
         """Write keys and values [tokens, heads, size] of the step's tokens."""
@@ -214,7 +216,7 @@ class GatheredChunks:
     """
 
     def __init__(self, step: PackedStep, chunks: Sequence[Chunk], chosen: list[int], device: Any) -> None:
-        self._texts = Gathered([chunks[row].table for row in chosen], [step.ends[row] for row in chosen], device)
+        self._texts = GatherIndices([chunks[row].table for row in chosen], [step.ends[row] for row in chosen], device)
         width = max(step.widths[row] for row in chosen)
         lengths, firsts, starts = (
             torch.tensor([numbers[row] for row in chosen], device=device)[:, None]

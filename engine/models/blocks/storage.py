@@ -116,7 +116,7 @@ class LayerBlocks:
         if in_place:
             self.arrays = _array(self.keys), _array(self.values)
 
-    def read(self, rows: Gathered | RightAligned) -> tuple[Tensor, Tensor]:
+    def read(self, rows: GatherIndices | RightAligned) -> tuple[Tensor, Tensor]:
         """Return keys and values [rows, heads, longest, size] of whole texts, with zeros for absent tokens."""
         keys, values = rows.of(self.keys), rows.of(self.values)
         if self.kept is None:
@@ -222,7 +222,7 @@ class SlotMapping:
         return self._split
 
 
-class Gathered:
+class GatherIndices:
     """Indices to gather whole texts, padded on the right to the longest.
 
     tables: block tables of the texts; ends: lengths of the texts after this pass
@@ -271,7 +271,7 @@ class RightAligned:
         self._within = torch.as_tensor(slots % BLOCK).to(device)
 
     def of(self, stored: Tensor) -> Tensor:
-        """Return keys or values [rows, heads, end, size] of these texts, with zeros for padding as in `Gathered`."""
+        """Return keys or values [rows, heads, end, size] of these texts, zeros for padding as in `GatherIndices`."""
         texts = stored[self._blocks, :, self._within].transpose(1, 2)
         return texts if self.absent is None else texts.masked_fill(self.absent[:, None, :, None], 0)
 

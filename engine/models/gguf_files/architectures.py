@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ....errors import ModelError
 from .file import GGUFFile
 
-_MOST = 1 << 31
+_MAX_COUNT = 1 << 31
 _HARMLESS = {
     "vocab_size", "rope.scaling.finetuned", "tensor_data_layout", "rope.scaling.yarn_ext_factor",
     "attention.temperature_length",
@@ -26,7 +26,7 @@ _HARMLESS = {
 LONG, SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
 
 
-class Facts:
+class ArchitectureMetadata:
     """The metadata of an architecture, by keys without the prefix `NAME.`. It records the keys that were read."""
 
     def __init__(self, file: GGUFFile, name: str) -> None:
@@ -44,7 +44,7 @@ class Facts:
         if isinstance(value, np.ndarray):
             several: list[Any] = cast("NDArray[Any]", value).tolist()
             value = several[0] if several and several.count(several[0]) == len(several) else several
-        if type(value) is not int or not least <= value < _MOST:
+        if type(value) is not int or not least <= value < _MAX_COUNT:
             raise self._unusable(key, value, f"one number from {least} on, the same for all layers,")
         return value
 
@@ -97,12 +97,12 @@ class Architecture:
 
     network: str
     config: str
-    options: Callable[[Facts], dict[str, Any]]
+    options: Callable[[ArchitectureMetadata], dict[str, Any]]
     in_pairs: bool = False
     added: float = 0.0
 
 
-def _common(facts: Facts) -> dict[str, Any]:
+def _common(facts: ArchitectureMetadata) -> dict[str, Any]:
     heads, hidden = facts.count("attention.head_count"), facts.count("embedding_length")
     size = facts.count("attention.key_length", max(1, hidden // heads))
     if facts.count("attention.value_length", size) != size:
@@ -122,7 +122,9 @@ def _common(facts: Facts) -> dict[str, Any]:
     }
 
 
-def _turned(facts: Facts, size: int, theta: float = 10_000.0, *, in_part: bool = False) -> dict[str, Any]:
+def _turned(
+    facts: ArchitectureMetadata, size: int, theta: float = 10_000.0, *, in_part: bool = False
+) -> dict[str, Any]:
     """Return options of rotary embeddings. size: of a head; theta: default base; in_part: permit rotation of a part"""
     turned = facts.count("rope.dimension_count", size)
     found: dict[str, Any] = {"rope_theta": facts.real("rope.freq_base", theta)}
@@ -140,16 +142,16 @@ def _turned(facts: Facts, size: int, theta: float = 10_000.0, *, in_part: bool =
     return {**found, **scales[kind](facts)}
 
 
-def _unscaled(facts: Facts) -> dict[str, Any]:
+def _unscaled(facts: ArchitectureMetadata) -> dict[str, Any]:
     return {"rope_type": "default"}
 
 
-def _linear(facts: Facts) -> dict[str, Any]:
+def _linear(facts: ArchitectureMetadata) -> dict[str, Any]:
     key = "rope.scaling.factor" if facts.has("rope.scaling.factor") else "rope.scale_linear"
     return {"rope_type": "linear", "factor": facts.real(key)}
 
 
-def _yarn(facts: Facts) -> dict[str, Any]:
+def _yarn(facts: ArchitectureMetadata) -> dict[str, Any]:
     factor = facts.real("rope.scaling.factor")
     found: dict[str, Any] = {
         "rope_type": "yarn",
@@ -164,7 +166,7 @@ def _yarn(facts: Facts) -> dict[str, Any]:
     return {**found, "attention_factor": facts.real(key, 1.0) * (1 + 0.1 * math.log(factor))}
 
 
-def _long(facts: Facts) -> dict[str, Any]:
+def _long(facts: ArchitectureMetadata) -> dict[str, Any]:
     file = facts.file
     missing = [name for name in (LONG, SHORT) if name not in file.tensors]
     if missing:
@@ -179,19 +181,19 @@ def _long(facts: Facts) -> dict[str, Any]:
     return found
 
 
-def _llama(facts: Facts) -> dict[str, Any]:
+def _llama(facts: ArchitectureMetadata) -> dict[str, Any]:
     common = _common(facts)
     return {**common, "rope_parameters": _turned(facts, common["head_dim"])}
 
 
-def _mistral3(facts: Facts) -> dict[str, Any]:
+def _mistral3(facts: ArchitectureMetadata) -> dict[str, Any]:
     common = _llama(facts)
     rope = {**common["rope_parameters"], "llama_4_scaling_beta": facts.real_or("attention.temperature_scale", 0.0)}
     rope.setdefault("original_max_position_embeddings", common["max_position_embeddings"])
     return {**common, "rope_parameters": rope}
 
 
-def _granite(facts: Facts) -> dict[str, Any]:
+def _granite(facts: ArchitectureMetadata) -> dict[str, Any]:
     common = _llama(facts)
     return {
         **common,
@@ -202,7 +204,7 @@ def _granite(facts: Facts) -> dict[str, Any]:
     }
 
 
-def _phi3(facts: Facts) -> dict[str, Any]:
+def _phi3(facts: ArchitectureMetadata) -> dict[str, Any]:
     common = _common(facts)
     window = facts.count("attention.sliding_window", 0, least=0)
     rope = _turned(facts, common["head_dim"], in_part=True)
@@ -215,7 +217,7 @@ def _phi3(facts: Facts) -> dict[str, Any]:
     }
 
 
-def _gemma(facts: Facts, largest: int) -> dict[str, Any]:
+def _gemma(facts: ArchitectureMetadata, largest: int) -> dict[str, Any]:
     """Return the common options of Gemma 2 and 3. largest: layer count of the model with its own attention scale"""
     common = _common(facts)
     heads, hidden = common["num_attention_heads"], common["hidden_size"]
@@ -227,7 +229,7 @@ def _gemma(facts: Facts, largest: int) -> dict[str, Any]:
     }
 
 
-def _gemma2(facts: Facts) -> dict[str, Any]:
+def _gemma2(facts: ArchitectureMetadata) -> dict[str, Any]:
     common = _gemma(facts, 46)
     return {
         **common,
@@ -237,7 +239,7 @@ def _gemma2(facts: Facts) -> dict[str, Any]:
     }
 
 
-def _gemma3(facts: Facts) -> dict[str, Any]:
+def _gemma3(facts: ArchitectureMetadata) -> dict[str, Any]:
     common = _gemma(facts, 62)
     count, pattern = common["num_hidden_layers"], facts.value("attention.sliding_window_pattern", 6)
     slide = [bool(each) for each in cast("NDArray[Any]", pattern)] if isinstance(pattern, np.ndarray) else []

@@ -25,7 +25,7 @@ from ..packed.architectures import NotDescribedError
 from ..packed.description import DecoderDescription, DecoderWeights, LayerWeights, Norm, QuantizedProducts, Rotary
 from ..quantized.modules import QuantizedEmbedding, QuantizedLinear
 from ..stock import is_absent
-from .architectures import ARCHITECTURES, LONG, SHORT, Architecture, Facts
+from .architectures import ARCHITECTURES, LONG, SHORT, Architecture, ArchitectureMetadata
 from .file import GGUFFile, GGUFTensor
 from .network import GGUFNetwork
 from .tokenizer import GGUFTokenizer, tokenizer_of
@@ -80,7 +80,7 @@ class _Loader:
         architecture = ARCHITECTURES.get(name)
         if architecture is None:
             raise self._fault(f"general.architecture is {name!r:.60}; read are {', '.join(ARCHITECTURES)}")
-        facts = Facts(self._file, name)
+        facts = ArchitectureMetadata(self._file, name)
         options = architecture.options(facts)
         facts.check_all_asked()
         layers: int = options["num_hidden_layers"]

@@ -39,7 +39,7 @@ def _digits(most: int) -> str:
 
 
 @dataclass(frozen=True)
-class _Cut:
+class _PreTokenizer:
     """A pre-tokenizer of BPE.
 
     patterns: regular expressions; each splits the pieces of the previous one
@@ -52,26 +52,28 @@ class _Cut:
     begins: bool = False
 
 
-_GPT2 = _Cut((_WORDS,))
-_BY_DIGIT = _Cut((r"\p{N}", _WORDS))
-_LLAMA3 = _Cut((_digits(3),), whole=True, begins=True)
-_CUTS: Mapping[str, _Cut] = {
+_GPT2 = _PreTokenizer((_WORDS,))
+_BY_DIGIT = _PreTokenizer((r"\p{N}", _WORDS))
+_LLAMA3 = _PreTokenizer((_digits(3),), whole=True, begins=True)
+_CUTS: Mapping[str, _PreTokenizer] = {
     **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "jais", "gigachat", "roberta-bpe"), _GPT2),
     **dict.fromkeys(("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"), _BY_DIGIT),
     **dict.fromkeys(("llama3", "llama-v3", "llama-bpe", "falcon3"), _LLAMA3),
-    **dict.fromkeys(("dbrx", "smaug-bpe"), _Cut((_digits(3),))),
-    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez"), _Cut((_digits(1),))),
-    "tekken": _Cut((rf"{'|'.join(_CASED)}|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_REST}",), whole=True, begins=True),
+    **dict.fromkeys(("dbrx", "smaug-bpe"), _PreTokenizer((_digits(3),))),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez"), _PreTokenizer((_digits(1),))),
+    "tekken": _PreTokenizer(
+        (rf"{'|'.join(_CASED)}|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_REST}",), whole=True, begins=True
+    ),
     **dict.fromkeys(
         ("gpt-4o", "llama4"),
-        _Cut(
+        _PreTokenizer(
             (
                 "|".join(f"{each}{_SHORTENED}?" for each in _CASED)
                 + rf"|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_REST}",
             )
         ),
     ),
-    "default": _Cut((r"[\p{P}\$\+<=>\^~\|]+", _WORDS, r"\p{N}+", "[0-9][0-9][0-9]")),
+    "default": _PreTokenizer((r"[\p{P}\$\+<=>\^~\|]+", _WORDS, r"\p{N}+", "[0-9][0-9][0-9]")),
 }
 """Pre-tokenizers by `tokenizer.ggml.pre`."""
 
@@ -104,10 +106,10 @@ class GGUFTokenizer(PreTrainedTokenizerFast):
 
 def tokenizer_of(file: GGUFFile) -> GGUFTokenizer:
     """Return the tokenizer of a file. Raises ModelError for an incomplete or unsupported one."""
-    return _Maker(file).tokenizer()
+    return _TokenizerBuilder(file).tokenizer()
 
 
-class _Maker:
+class _TokenizerBuilder:
     """Builder of a tokenizer from metadata."""
 
     def __init__(self, file: GGUFFile) -> None:

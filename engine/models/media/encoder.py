@@ -13,9 +13,9 @@ from ...media import Media
 from ...memory.tables import Chunk
 from ..protocol import BEGIN, Model, ReadMedia
 from ..stock import entry_device
-from .families import Family
+from .families import MediaArchitecture
 from .features import FeatureStore, MediaContent, MediaInputs, media_key
-from .processing import Processing, refused
+from .processing import MediaProcessor, unsupported_error
 from .rows import RowRun, key_of, row_id, runs_in
 
 
@@ -42,12 +42,12 @@ class MediaEncoder:
     Raises OptionError for a processor that does not belong to the model.
     """
 
-    def __init__(self, model: Any, body: Any, processor: Any, family: Family) -> None:
+    def __init__(self, model: Any, body: Any, processor: Any, family: MediaArchitecture) -> None:
         self._body = body
         self._family = family
         self._device = entry_device(model)
         self._part: Any = model.model
-        self.processing = Processing(
+        self.processing = MediaProcessor(
             processor, model.config, family.reads, arranges=self.joins_prompts, longest=family.longest
         )
         self._store = FeatureStore(self._content, self._computed, family.together)
@@ -222,7 +222,7 @@ class MediaEncoder:
             small, larger = ("too short", "give a longer one") if source.kind == "audio" else (
                 "too small", "make it larger"
             )  # fmt: skip
-            raise refused(
+            raise unsupported_error(
                 source,
                 f"is {small}: it is {rows} of the model's tokens, and {self._family.least} are the fewest that the "
                 f"model reads; {larger}",

@@ -14,7 +14,7 @@ from ....errors import OptionError
 
 
 @dataclass(frozen=True)
-class Family:
+class MediaArchitecture:
     """Properties of an architecture that its processor and feature methods do not have.
 
     reads: kinds of content besides text, "image" and "audio"
@@ -61,33 +61,33 @@ def _hear_qwen2(part: Any, input_features: Tensor, feature_attention_mask: Tenso
     return found[torch.arange(found.shape[1], device=rows.device) < rows[:, None]]
 
 
-_PLAIN = Family()
-_AXES = Family(axes=True)
-_NESTED = Family(stacked=1)
-FAMILIES: Mapping[str, Family] = {
+_PLAIN = MediaArchitecture()
+_AXES = MediaArchitecture(axes=True)
+_NESTED = MediaArchitecture(stacked=1)
+FAMILIES: Mapping[str, MediaArchitecture] = {
     "llava": _PLAIN,
     "llava_next": _PLAIN,
-    "llava_onevision": Family(alone=True),
+    "llava_onevision": MediaArchitecture(alone=True),
     "idefics3": _NESTED,
     "smolvlm": _NESTED,
     "qwen2_vl": _AXES,
     "qwen2_5_vl": _AXES,
     "qwen3_vl": _AXES,
     "internvl": _PLAIN,
-    "mistral3": Family(together=False, least=2),
-    "gemma3": Family(mutual="image"),
-    "paligemma": Family(mutual="prompt", first=1),
-    "audioflamingo3": Family(reads=("audio",), longest=_windows),
-    "glmasr": Family(reads=("audio",), longest=_windows),
-    "qwen2_audio": Family(
+    "mistral3": MediaArchitecture(together=False, least=2),
+    "gemma3": MediaArchitecture(mutual="image"),
+    "paligemma": MediaArchitecture(mutual="prompt", first=1),
+    "audioflamingo3": MediaArchitecture(reads=("audio",), longest=_windows),
+    "glmasr": MediaArchitecture(reads=("audio",), longest=_windows),
+    "qwen2_audio": MediaArchitecture(
         reads=("audio",), longest=lambda processor: processor.feature_extractor.chunk_length, hear=_hear_qwen2
     ),
-    "qwen3_asr": Family(reads=("audio",)),
+    "qwen3_asr": MediaArchitecture(reads=("audio",)),
 }
 """By `model_type` of a configuration."""
 
 
-def family_of(config: Any) -> Family | None:
+def family_of(config: Any) -> MediaArchitecture | None:
     """Return the family of a configuration; None for text models."""
     return FAMILIES.get(config.model_type)
 

@@ -16,7 +16,7 @@ from ...media import Media
 from ..protocol import MEMORY_ERRORS
 from .rows import RowRun, key_of
 
-MOST_BYTES = 1 << 29
+MAX_BYTES = 1 << 29
 """Bound in bytes of cached images, audio and features. Evicted features are computed again for running sequences."""
 _TOGETHER = 8
 """Most contents in a batch of the vision part."""
@@ -181,12 +181,12 @@ class FeatureStore:
         return found or {}
 
     def _keep(self, used: MediaContent) -> None:
-        """Mark a content as used, with the lock held. Evict the least recently used ones beyond MOST_BYTES."""
+        """Mark a content as used, with the lock held. Evict the least recently used ones beyond MAX_BYTES."""
         size = used.bytes
         self._bytes += size - self._sizes.get(used.key, 0)
         self._sizes[used.key], self._kept[used.key] = size, used
         self._kept.move_to_end(used.key)
-        while self._bytes > MOST_BYTES and len(self._kept) > 1:
+        while self._bytes > MAX_BYTES and len(self._kept) > 1:
             key, content = self._kept.popitem(last=False)
             self._bytes -= self._sizes.pop(key)
             content.features = content.inputs = None

@@ -42,7 +42,7 @@ _OTHER = {"image": "make it larger, or less narrow", "audio": "give a longer one
 _NOUNS = {"image": "images", "audio": "audio"}
 
 
-class Processed(NamedTuple):
+class ProcessedMedia(NamedTuple):
     """A processed image or audio.
 
     text: its representation in a prompt; rows: number of feature places in it
@@ -54,7 +54,7 @@ class Processed(NamedTuple):
     inputs: dict[str, Tensor]
 
 
-def refused(source: Media, why: str) -> MediaError:
+def unsupported_error(source: Media, why: str) -> MediaError:
     """Return the error of an unsupported image or audio. why: end of the message"""
     if isinstance(source, Audio):
         named = f"audio of {source.seconds:.2f} seconds"
@@ -68,7 +68,7 @@ def is_processor(tokenizer: Any) -> bool:
     return hasattr(tokenizer, "image_processor") or hasattr(tokenizer, "feature_extractor")
 
 
-class Processing:
+class MediaProcessor:
     """A processor, with a copy of its tokenizer that renders chats by the processor's template.
 
     marks: placeholders in a text by kind of content; places: token ids that rows replace, by kind
@@ -127,7 +127,7 @@ class Processing:
         """True if there is a chat template."""
         return getattr(self.tokenizer, "chat_template", None) is not None
 
-    def of(self, source: Media, *, is_beside: bool = False) -> Processed:
+    def of(self, source: Media, *, is_beside: bool = False) -> ProcessedMedia:
         """Process an image or audio, alone or as one of several. Raises MediaError if the processor refuses it."""
         given, count = self._given(source), 2 if is_beside else 1
         several = [[given, given]] if is_beside else [given]
@@ -139,7 +139,7 @@ class Processing:
             found = self.processor(text=[self.marks[kind] * count], **{**named, f"return_{_REPLACED}": True})
         except Exception as error:  # processors raise various exceptions
             said = " ".join(str(error).split())
-            raise refused(
+            raise unsupported_error(
                 source,
                 f"is refused by {type(self.processor).__name__} ({type(error).__name__}: {said:.200}); {_OTHER[kind]}",
             ) from error
@@ -147,7 +147,7 @@ class Processing:
         if is_beside:
             inputs = {name: value[: len(value) // 2] if len(value) == 2 else value for name, value in inputs.items()}
         rows = list(found["input_ids"][0]).count(self.places[kind]) // count
-        return Processed(found[_REPLACED][0][0]["replacement"], rows, inputs)
+        return ProcessedMedia(found[_REPLACED][0][0]["replacement"], rows, inputs)
 
     @property
     def _rate(self) -> int:
@@ -159,7 +159,9 @@ class Processing:
         if not isinstance(source, Audio):
             return source.to_pil()
         if self._longest is not None and source.seconds > self._longest:
-            raise refused(source, f"is longer than the {self._longest:g} seconds that the model reads; cut it")
+            raise unsupported_error(
+                source, f"is longer than the {self._longest:g} seconds that the model reads; cut it"
+            )
         return source.at(self._rate)
 
     def expanded(self, text: str, media: Sequence[Media], texts: Sequence[str], what: str) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..protocol import BEGIN
 
-MOST_ROWS = 1 << 32
+MAX_ROWS = 1 << 32
 """Bound of a content's rows."""
 _KEY_BYTES = 16
 
@@ -33,13 +33,13 @@ def key_of(*parts: str, is_audio: bool = False) -> int:
 
 def counts_of(tokens: Iterable[int]) -> dict[str, int]:
     """Return the number of rows among tokens by kind of content, "image" or "audio"."""
-    rows = [(BEGIN - 1 - token) // MOST_ROWS & 1 for token in tokens if token < BEGIN]
+    rows = [(BEGIN - 1 - token) // MAX_ROWS & 1 for token in tokens if token < BEGIN]
     return {"image": rows.count(0), "audio": rows.count(1)}
 
 
 def row_id(key: int, row: int) -> int:
     """Return the id of a content's row."""
-    return BEGIN - 1 - (key * MOST_ROWS + row)
+    return BEGIN - 1 - (key * MAX_ROWS + row)
 
 
 def runs_in(tokens: Sequence[int]) -> Iterator[RowRun]:
@@ -50,7 +50,7 @@ def runs_in(tokens: Sequence[int]) -> Iterator[RowRun]:
         if token >= BEGIN:
             place += 1
             continue
-        key, row = divmod(BEGIN - 1 - token, MOST_ROWS)
+        key, row = divmod(BEGIN - 1 - token, MAX_ROWS)
         count = 1
         while place + count < end and tokens[place + count] == token - count:
             count += 1

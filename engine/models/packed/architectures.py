@@ -37,7 +37,7 @@ class NotDescribedError(Exception):
 
 
 @dataclass(frozen=True)
-class Spec:
+class ModuleSpec:
     """Expected structure of a module.
 
     kinds: full names of allowed classes; a name that begins with a dot is in the body's own file
@@ -48,7 +48,7 @@ class Spec:
 
     kinds: tuple[str, ...]
     role: str = ""
-    parts: Mapping[str, Spec] = field(default_factory=dict[str, "Spec"])
+    parts: Mapping[str, ModuleSpec] = field(default_factory=dict[str, "ModuleSpec"])
     attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -60,8 +60,8 @@ class DecoderArchitecture:
     network: class, in the body's own file, of the body with a plain linear head
     """
 
-    body: Spec
-    layer: Spec
+    body: ModuleSpec
+    layer: ModuleSpec
     network: str
     describe: Callable[[Any], DecoderDescription]
 
@@ -74,26 +74,26 @@ def _llama(
     attention: returns the products of attention with biases; mlp: returns True for biases of the MLP's products
     """
     norm = (f".{name}RMSNorm",)
-    heads = {"q_norm": Spec(norm, "query_norm"), "k_norm": Spec(norm, "key_norm")} if head_norms else {}
+    heads = {"q_norm": ModuleSpec(norm, "query_norm"), "k_norm": ModuleSpec(norm, "key_norm")} if head_norms else {}
     mixer = {
-        "q_proj": Spec(LINEAR, "queries"), "k_proj": Spec(LINEAR, "keys"), "v_proj": Spec(LINEAR, "values"),
-        "o_proj": Spec(LINEAR, "out"), **heads,
+        "q_proj": ModuleSpec(LINEAR, "queries"), "k_proj": ModuleSpec(LINEAR, "keys"),
+        "v_proj": ModuleSpec(LINEAR, "values"), "o_proj": ModuleSpec(LINEAR, "out"), **heads,
     }  # fmt: skip
     inner = {
-        "gate_proj": Spec(LINEAR, "gates"), "up_proj": Spec(LINEAR, "up"), "down_proj": Spec(LINEAR, "down"),
-        "act_fn": Spec(_SILU),
+        "gate_proj": ModuleSpec(LINEAR, "gates"), "up_proj": ModuleSpec(LINEAR, "up"),
+        "down_proj": ModuleSpec(LINEAR, "down"), "act_fn": ModuleSpec(_SILU),
     }  # fmt: skip
     layer = {
-        "self_attn": Spec((f".{name}Attention",), "attention", mixer, {"is_causal": True}),
-        "mlp": Spec((f".{name}MLP",), parts=inner),
-        "input_layernorm": Spec(norm, "before"),
-        "post_attention_layernorm": Spec(norm, "after"),
+        "self_attn": ModuleSpec((f".{name}Attention",), "attention", mixer, {"is_causal": True}),
+        "mlp": ModuleSpec((f".{name}MLP",), parts=inner),
+        "input_layernorm": ModuleSpec(norm, "before"),
+        "post_attention_layernorm": ModuleSpec(norm, "after"),
     }
     body = {
-        "embed_tokens": Spec(EMBEDDING, "embedding", attributes={"max_norm": None}),
-        "layers": Spec((_LIST,), "layers"),
-        "norm": Spec(norm, "last"),
-        "rotary_emb": Spec((f".{name}RotaryEmbedding",), "rotary"),
+        "embed_tokens": ModuleSpec(EMBEDDING, "embedding", attributes={"max_norm": None}),
+        "layers": ModuleSpec((_LIST,), "layers"),
+        "norm": ModuleSpec(norm, "last"),
+        "rotary_emb": ModuleSpec((f".{name}RotaryEmbedding",), "rotary"),
     }
 
     def describe(config: Any) -> DecoderDescription:
@@ -114,27 +114,29 @@ def _llama(
             tied_head=bool(config.tie_word_embeddings),
         )  # fmt: skip
 
-    model, block = Spec((f".{name}Model",), parts=body), Spec((f".{name}DecoderLayer",), parts=layer)
+    model, block = ModuleSpec((f".{name}Model",), parts=body), ModuleSpec((f".{name}DecoderLayer",), parts=layer)
     return DecoderArchitecture(model, block, f"{name}ForCausalLM", describe)
 
 
 def _gpt2() -> DecoderArchitecture:
     says = {"is_causal": True, "is_cross_attention": False, "reorder_and_upcast_attn": False}
-    mixer = {"c_attn": Spec((_CONV,), "queries_keys_values"), "c_proj": Spec((_CONV,), "out")}
-    dropouts = {"attn_dropout": Spec((_DROPOUT,)), "resid_dropout": Spec((_DROPOUT,))}
-    inner = {"c_fc": Spec((_CONV,), "up"), "c_proj": Spec((_CONV,), "down")}
+    mixer = {"c_attn": ModuleSpec((_CONV,), "queries_keys_values"), "c_proj": ModuleSpec((_CONV,), "out")}
+    dropouts = {"attn_dropout": ModuleSpec((_DROPOUT,)), "resid_dropout": ModuleSpec((_DROPOUT,))}
+    inner = {"c_fc": ModuleSpec((_CONV,), "up"), "c_proj": ModuleSpec((_CONV,), "down")}
     layer = {
-        "ln_1": Spec((_LAYER_NORM,), "before"),
-        "attn": Spec((".GPT2Attention",), "attention", {**mixer, **dropouts}, says),
-        "ln_2": Spec((_LAYER_NORM,), "after"),
-        "mlp": Spec((".GPT2MLP",), parts={**inner, "act": Spec(_GELU_TANH), "dropout": Spec((_DROPOUT,))}),
+        "ln_1": ModuleSpec((_LAYER_NORM,), "before"),
+        "attn": ModuleSpec((".GPT2Attention",), "attention", {**mixer, **dropouts}, says),
+        "ln_2": ModuleSpec((_LAYER_NORM,), "after"),
+        "mlp": ModuleSpec(
+            (".GPT2MLP",), parts={**inner, "act": ModuleSpec(_GELU_TANH), "dropout": ModuleSpec((_DROPOUT,))}
+        ),
     }
     body = {
-        "wte": Spec(EMBEDDING, "embedding", attributes={"max_norm": None}),
-        "wpe": Spec(EMBEDDING, "positions", attributes={"max_norm": None}),
-        "drop": Spec((_DROPOUT,)),
-        "h": Spec((_LIST,), "layers"),
-        "ln_f": Spec((_LAYER_NORM,), "last"),
+        "wte": ModuleSpec(EMBEDDING, "embedding", attributes={"max_norm": None}),
+        "wpe": ModuleSpec(EMBEDDING, "positions", attributes={"max_norm": None}),
+        "drop": ModuleSpec((_DROPOUT,)),
+        "h": ModuleSpec((_LIST,), "layers"),
+        "ln_f": ModuleSpec((_LAYER_NORM,), "last"),
     }
 
     def describe(config: Any) -> DecoderDescription:
@@ -147,7 +149,7 @@ def _gpt2() -> DecoderArchitecture:
             tied_head=bool(config.tie_word_embeddings),
         )  # fmt: skip
 
-    model, block = Spec((".GPT2Model",), parts=body), Spec((".GPT2Block",), parts=layer)
+    model, block = ModuleSpec((".GPT2Model",), parts=body), ModuleSpec((".GPT2Block",), parts=layer)
     return DecoderArchitecture(model, block, "GPT2LMHeadModel", describe)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..blocks.step import DeviceStep, PackedStep
 from .architectures import NotDescribedError
-from .description import DecoderDescription, DecoderWeights, Source
+from .description import DecoderDescription, DecoderSource, DecoderWeights
 from .device import DeviceKernels
 from .host import HostKernels
 from .quantized import QuantizedKernels
@@ -42,7 +42,7 @@ BACKENDS: Mapping[str, type[Backend]] = {"cpu": HostKernels, "cuda": DeviceKerne
 
 
 class DescribedDecoder:
-    """A described body, of transformers or a `Source` itself, with kernels for its device.
+    """A described body, of transformers or a `DecoderSource` itself, with kernels for its device.
 
     Call `prepare` before each use of `kernels`. A captured graph contains addresses of weights; it is valid while
     `prepare` returns the same number.
@@ -91,10 +91,10 @@ class DescribedDecoder:
     def _arrange(self) -> None:
         """Check the body and lay out its weights. Raises NotDescribedError."""
         own = self._body
-        source: Source = own if isinstance(own, Source) else ModuleSource(own, self._config)
+        source: DecoderSource = own if isinstance(own, DecoderSource) else ModuleSource(own, self._config)
         kind = QuantizedKernels if source.is_quantized else self._kind
         if not kind.takes(source.description, source.weights.last.weight):
             raise NotDescribedError(f"{kind.__name__} is not for this decoder")
         self.description = source.description
         self.kernels: Backend = kind(source.description, source.weights)
-        self._source: Source | None = source
+        self._source: DecoderSource | None = source

@@ -17,7 +17,7 @@ from torch.nn.functional import embedding
 
 from ....kernels.decoder.plain import HeadNorms, Heads
 from ....kernels.quantized.products import QuantizedMatrix
-from ..blocks.reach import Reach
+from ..blocks.reach import AttentionSpan
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class DecoderDescription:
     hidden: int
     inner: int
     heads: Heads
-    reaches: tuple[Reach, ...]
+    reaches: tuple[AttentionSpan, ...]
     norm: Literal["rms", "layer"]
     norm_eps: float
     head_norms: bool
@@ -153,7 +153,7 @@ class DecoderWeights(NamedTuple, Generic[Product]):
 
 
 @runtime_checkable
-class Source(Protocol):
+class DecoderSource(Protocol):
     """A source of a decoder's description and weights."""
 
     description: DecoderDescription

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from ....kernels.attention.paged import AttentionRows
 from ....kernels.attention.stored import Stored, room_near
-from ....kernels.decoder.layers import AttentionInputs, Stack, begin_layer, end_layer, normalise_rows, read_layers
+from ....kernels.decoder.layers import AttentionInputs, LayerStack, begin_layer, end_layer, normalise_rows, read_layers
 from ....kernels.decoder.plain import Heads
 from ....kernels.decoder.products import lanes_of, room_of
-from ..blocks.attention import Scoring, attend_layer, is_undivided
+from ..blocks.attention import ScoreOptions, attend_layer, is_undivided
 from ..blocks.step import DeviceStep, PackedStep
 from ..blocks.storage import IN_PLACE
 from .description import DecoderDescription, DecoderWeights, LayerWeights, LinearWeights
@@ -69,7 +69,7 @@ class HostKernels:
         tallest = max(len(array) for array in self.arrays[0] if array.ndim == 2)
         self._sizes = tallest, max(tallest, *(columns for _, columns in shapes))
         self._numbers = sum(array.size for own in self.arrays for array in own)
-        self._stack = Stack(
+        self._stack = LayerStack(
             np.array([[array.ctypes.data for array in own] for own in self.arrays], np.int64),
             np.array(shapes, np.int64),
             np.full((len(self.arrays), 3), description.norm_eps),
@@ -112,7 +112,7 @@ class HostKernels:
         scores = (
             step.scratch(0, heads.queries, inner.dtype) if step.short else np.empty((heads.queries, 0), inner.dtype)
         )
-        settings = Scoring(description.scale).settings(inner.dtype)
+        settings = ScoreOptions(description.scale).settings(inner.dtype)
         cos, sin = (each.numpy() for each in self._weights.angles(positions))
         inputs, near = attention_inputs(step, heads, residual, step.rows, step.long_rows)
         read_layers(

@@ -11,9 +11,9 @@ from torch import Tensor
 from ....errors import ModelError
 from ....kernels.quantized.barrier import GIVEN_UP
 from ....kernels.quantized.formats import GROUP
-from ....kernels.quantized.layers import GATES, UP, VALUES, QuantizedRoom, QuantizedStack, read_quantized_layers
+from ....kernels.quantized.layers import GATES, UP, VALUES, QuantizedBuffers, QuantizedStack, read_quantized_layers
 from ....kernels.quantized.products import QuantizedMatrix
-from ..blocks.attention import Scoring
+from ..blocks.attention import ScoreOptions
 from ..blocks.step import DeviceStep, PackedStep
 from ..threads import run_together, thread_count
 from .description import DecoderDescription, DecoderWeights, LayerWeights, QuantizedProducts
@@ -74,7 +74,7 @@ class QuantizedKernels:
         work = max(len(states), _READ) * self._numbers
         threads = min(thread_count(), max(1, work * description.layers // _WORTH))
         scratch = np.empty((threads, heads.queries, max(step.ends)), np.float32)
-        settings = Scoring(description.scale).settings(states.dtype)
+        settings = ScoreOptions(description.scale).settings(states.dtype)
         slots = step.places.on(positions.device).numpy()
         rows = step.rows_of(_PIECE)  # never `long_rows`, whose kernel sums in another order
         inputs, near = attention_inputs(step, heads, residual, rows, rows, threads)
@@ -90,11 +90,11 @@ class QuantizedKernels:
             run_together(share, threads, partial(room.arrivals.__setitem__, 0, GIVEN_UP))
         return residual
 
-    def _room(self, tokens: int) -> QuantizedRoom:
+    def _room(self, tokens: int) -> QuantizedBuffers:
         """Create the buffers of a step. They are not shared, since threads may share a model."""
         tokens = min(tokens, _AT_ONCE)
         hidden, columns = self._description.hidden, tokens * self._most_columns
-        return QuantizedRoom(
+        return QuantizedBuffers(
             np.empty((tokens, hidden), np.float32), np.empty((tokens, self._most_rows), np.float32),
             np.empty(columns, np.int8), np.empty(columns // GROUP, np.float32),
             np.empty(2 * columns // GROUP, np.float32), np.zeros(1, np.int64),

@@ -12,9 +12,9 @@ from torch import Tensor
 from transformers import AttentionInterface
 
 from ...memory.tables import Chunk
-from ...memory.weights import Parts
-from ..blocks.attention import Scoring, attend
-from ..blocks.reach import Reach, layer_kinds
+from ...memory.weights import NumberedLinks
+from ..blocks.attention import ScoreOptions, attend
+from ..blocks.reach import AttentionSpan, layer_kinds
 from ..blocks.step import DeviceStep, PackedStep
 from ..blocks.storage import BlockStorage, DeviceRows
 from ..media.encoder import MediaEncoder
@@ -56,12 +56,12 @@ class PackedRunner:
         self._config = config
         body = modules.body
         self._device = entry_device(body)
-        self._reaches = [kind.reach or Reach() for kind in layer_kinds(config)]
+        self._reaches = [kind.reach or AttentionSpan() for kind in layer_kinds(config)]
         self._tuned: bool = bool(getattr(config, "attn_temperature_tuning", False))
         found = {id(each): each for module in body.modules() if (each := getattr(module, "config", None)) is not None}
         self._configs: list[dict[str, Any]] = [vars(each) for each in found.values()]
         self._lock = _locks.setdefault(body, RLock())
-        self._parts = Parts(body)
+        self._parts = NumberedLinks(body)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy from the copied modules, with a lock of its own."""
@@ -228,7 +228,7 @@ def _attention(
     layer = trellm_step.layers[number]
     trellm_step.write(layer, new[1], new[2])
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    mixed = attend(trellm_step, layer, reach, new, Scoring(scale, softcap, s_aux))
+    mixed = attend(trellm_step, layer, reach, new, ScoreOptions(scale, softcap, s_aux))
     return mixed.view(rows, width, *mixed.shape[1:]), None
 
 

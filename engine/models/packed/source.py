@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from ....kernels.decoder.plain import HeadNorms
-from ...memory.weights import Links
+from ...memory.weights import ModuleLinks
 from ..modules import epsilon_of
 from ..quantized.modules import QuantizedEmbedding, QuantizedLinear
 from ..stock import strangeness_of
-from .architectures import DecoderArchitecture, NotDescribedError, Spec, architecture_of
+from .architectures import DecoderArchitecture, ModuleSpec, NotDescribedError, architecture_of
 from .description import (
     DTYPES,
     DecoderDescription,
@@ -49,7 +49,7 @@ class ModuleSource:
             found, layers = _parts_of(body, architecture, self.description.layers)
             _check(body, found, layers, self.description)
             self.weights: DecoderWeights[Any] = _weights_of(found, layers, self.description)
-            self._links = Links(body)
+            self._links = ModuleLinks(body)
             self._parameters = list(body.parameters())
             self._places = [parameter.data_ptr() for parameter in self._parameters]
 
@@ -80,7 +80,7 @@ def _parts_of(body: Any, expected: DecoderArchitecture, count: int) -> tuple[Rol
     return found, layers
 
 
-def _match(module: Any, part: Spec, home: str, path: str, found: Roles) -> None:
+def _match(module: Any, part: ModuleSpec, home: str, path: str, found: Roles) -> None:
     """Check a module and its submodules, except layers, against a spec. Add them to `found` by role.
 
     Raises NotDescribedError. home: the body's Python module; path: of the module

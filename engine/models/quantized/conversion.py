@@ -33,7 +33,7 @@ _FEWEST_ROWS = 32
 """Fewest outputs of a quantized layer. Smaller ones, such as gates of shared experts, save little memory, and their
 errors affect whole layers."""
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
-_MOST = 65_504.0
+_MAX_WEIGHT = 65_504.0
 """The largest finite float16, the type of scales and offsets."""
 _LINEAR = (
     "torch.nn.modules.linear.Linear", "transformers.pytorch_utils.Conv1D",
@@ -217,8 +217,10 @@ def _quantized(weight: Tensor, kind: str, name: str) -> Tensor:
 
     def convert(begin: int) -> None:
         some: NDArray[np.float32] = weight[begin : begin + step].float().contiguous().numpy()
-        if not np.abs(some).max() < _MOST:  # also True for NaN
-            raise ModelError(f"{name} has weights that are infinite, NaN, or beyond {_MOST:,}; fetch the model again")
+        if not np.abs(some).max() < _MAX_WEIGHT:  # also True for NaN
+            raise ModelError(
+                f"{name} has weights that are infinite, NaN, or beyond {_MAX_WEIGHT:,}; fetch the model again"
+            )
         out[begin : begin + step] = quantize(some, number)
 
     with ThreadPoolExecutor(os.cpu_count()) as threads:

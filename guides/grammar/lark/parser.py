@@ -13,7 +13,7 @@ from ..options import NO_CAPTURE_NAME, REFUSED_ATTRIBUTES, refused_attribute
 from ..special_tokens import WRITTEN
 from .syntax import (
     Alternatives,
-    Both,
+    Concatenation,
     Definition,
     Ending,
     Expression,
@@ -21,17 +21,17 @@ from .syntax import (
     Import,
     Inline,
     LiteralText,
-    Many,
     Name,
+    NegatedTerminal,
     Quotation,
     Range,
     Regex,
-    Series,
-    Special,
+    Repetition,
+    SpecialToken,
     Statement,
     TemplateCall,
+    TerminalIntersection,
     Value,
-    Without,
 )
 
 
@@ -173,17 +173,19 @@ class _Group:
 
     def taken(self, item: Expression) -> Expression:
         """Apply a pending `~` to the item."""
-        item = item if self.inverting is None else Without(item, self.inverting.offset)
+        item = item if self.inverting is None else NegatedTerminal(item, self.inverting.offset)
         self.inverting = None
         return item
 
     def close_operand(self) -> None:
-        self.both.append(self.items[0] if len(self.items) == 1 else Series(tuple(self.items)))
+        self.both.append(self.items[0] if len(self.items) == 1 else Concatenation(tuple(self.items)))
         self.items = []
 
     def close_alternative(self) -> None:
         self.close_operand()
-        self.alternatives.append(self.both[0] if self.joined is None else Both(tuple(self.both), self.joined.offset))
+        self.alternatives.append(
+            self.both[0] if self.joined is None else TerminalIntersection(tuple(self.both), self.joined.offset)
+        )
         self.both, self.joined = [], None
 
     def close(self) -> Expression:
@@ -405,7 +407,7 @@ class _Parser:
             elif group.opening is not None and self.mark(_CLOSING[group.opening.text]):
                 self.at += 1
                 groups.pop()
-                whole = group.close() if group.opening.text == "(" else Many(group.close(), 0, 1)
+                whole = group.close() if group.opening.text == "(" else Repetition(group.close(), 0, 1)
                 groups[-1].items.append(self.repeated(groups[-1].taken(whole), terminal))
             elif token.kind in _VALUES:
                 group.items.append(self.repeated(group.taken(self.value(len(groups))), terminal))
@@ -446,7 +448,7 @@ class _Parser:
         """Apply the operator that follows an item, if any; in terminals `~` may begin another item instead."""
         if self.mark("?", "*", "+"):
             low, high = REPEATS[self.next().text]
-            return Many(item, low, high)
+            return Repetition(item, low, high)
         if self.counts_follow():
             return self.counted(item)
         if not self.mark("~") or (terminal and self.tokens[self.at + 1].kind != "number"):
@@ -459,7 +461,7 @@ class _Parser:
             high = self.count("..")
         if high < low:
             raise GrammarError(f"{low}..{high} is no range of repeats", self.text, begin.offset)
-        return Many(item, low, high)
+        return Repetition(item, low, high)
 
     def counts_follow(self) -> bool:
         """Test whether `{m}`, `{m,n}`, `{m,}` or `{,n}` comes next, rather than the arguments of a template."""
@@ -477,7 +479,7 @@ class _Parser:
         self.skip("}", "'}' behind the counts")
         if high is not None and high < low:
             raise GrammarError(f"{{{low},{high}}} is no range of repeats", self.text, begin.offset)
-        return Many(item, low, high)
+        return Repetition(item, low, high)
 
     def count(self, before: str) -> int:
         token = self.take("number", f"a number of repeats after {before!r}")
@@ -501,7 +503,7 @@ class _Parser:
             return Inline(token.kind, token.text, token.offset)
         if token.kind in ("regex", "special"):
             self.at += 1
-            return (Regex if token.kind == "regex" else Special)(token.text, token.offset)
+            return (Regex if token.kind == "regex" else SpecialToken)(token.text, token.offset)
         low = LiteralText(self.take("string", "a name, a string or a regular expression").text, token.offset)
         if not self.mark(".."):
             return low

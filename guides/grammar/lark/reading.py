@@ -23,7 +23,7 @@ from ..grammar import Grammar, Stop, check
 from ..options import check_options, grammar_text
 from .names import Names
 from .parser import parse_statements
-from .syntax import Both, Definition, Name, Pattern, Range, TemplateCall, Value, Without, fold
+from .syntax import Definition, Name, NegatedTerminal, Pattern, Range, TemplateCall, TerminalIntersection, Value, fold
 from .terminals import Terminals
 
 IGNORED = "__IGNORED"
@@ -154,7 +154,9 @@ class Templates:
         if isinstance(value, TemplateCall):
             return self._instance(value, arguments)
         if not isinstance(value, Name):
-            assert not isinstance(value, Both | Without), "operators of terminals stand in terminals"
+            assert not isinstance(value, TerminalIntersection | NegatedTerminal), (
+                "operators of terminals stand in terminals"
+            )
             return value
         found = arguments.get(value.name, value)
         if isinstance(found, Name) and found.name not in self._generated:

@@ -79,7 +79,7 @@ class Inline:
 
 
 @dataclass(frozen=True, slots=True)
-class Special:
+class SpecialToken:
     """`<|im_end|>` or `<[5,7-9]>`; in rules only."""
 
     source: str
@@ -87,7 +87,7 @@ class Special:
 
 
 @dataclass(frozen=True, slots=True)
-class Both:
+class TerminalIntersection:
     """Intersection of all items: `A & B`; in terminals only."""
 
     items: tuple[Expression, ...]
@@ -95,7 +95,7 @@ class Both:
 
 
 @dataclass(frozen=True, slots=True)
-class Without:
+class NegatedTerminal:
     """Complement of the item: `~A`; in terminals only."""
 
     item: Expression
@@ -111,7 +111,7 @@ class TemplateCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class Concatenation:
     """Items in sequence."""
 
     items: tuple[Expression, ...]
@@ -125,7 +125,7 @@ class Alternatives:
 
 
 @dataclass(frozen=True, slots=True)
-class Many:
+class Repetition:
     """`min` to `max` repetitions of an item; `max=None` is unbounded."""
 
     item: Expression
@@ -136,9 +136,9 @@ class Many:
 # Work per node
 STEPS_PER_PART = 60
 
-Pattern = LiteralText | Regex | Range | Quotation | Inline | Special
-Value = Name | Pattern | TemplateCall | Both | Without
-Expression = Value | Series | Alternatives | Many
+Pattern = LiteralText | Regex | Range | Quotation | Inline | SpecialToken
+Value = Name | Pattern | TemplateCall | TerminalIntersection | NegatedTerminal
+Expression = Value | Concatenation | Alternatives | Repetition
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +193,9 @@ def leaves(expression: Expression) -> Iterator[Value]:
     todo = [expression]
     while todo:
         item = todo.pop()
-        if isinstance(item, Series | Alternatives | Both):
+        if isinstance(item, Concatenation | Alternatives | TerminalIntersection):
             todo.extend(reversed(item.items))
-        elif isinstance(item, Many | Without):
+        elif isinstance(item, Repetition | NegatedTerminal):
             todo.append(item.item)
         else:
             yield item
@@ -208,14 +208,14 @@ def fold(expression: Expression, leaf: Callable[[Value], Node]) -> Node:
     while todo:
         spend(STEPS_PER_PART)
         item, has_items = todo.pop()
-        if isinstance(item, Series | Alternatives):
+        if isinstance(item, Concatenation | Alternatives):
             if not has_items:
                 todo.append((item, True))
                 todo.extend((inner, False) for inner in reversed(item.items))
                 continue
             begin = len(done) - len(item.items)
-            done[begin:] = [(series if isinstance(item, Series) else choice)(done[begin:])]
-        elif isinstance(item, Many):
+            done[begin:] = [(series if isinstance(item, Concatenation) else choice)(done[begin:])]
+        elif isinstance(item, Repetition):
             if not has_items:
                 todo += [(item, True), (item.item, False)]
                 continue

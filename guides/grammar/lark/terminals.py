@@ -28,21 +28,21 @@ from ..special_tokens import SpecialTokens
 from .names import Names
 from .syntax import (
     STEPS_PER_PART,
-    Both,
     Ending,
     Expression,
     Ignore,
     Inline,
     LiteralText,
     Name,
+    NegatedTerminal,
     Pattern,
     Quotation,
     Range,
     Regex,
-    Special,
+    SpecialToken,
     TemplateCall,
+    TerminalIntersection,
     Value,
-    Without,
     fold,
     leaves,
 )
@@ -80,7 +80,7 @@ class Terminals:
                 return range_node(pattern, self.text)
             case Quotation():
                 return self._quotation(pattern)
-            case Special():
+            case SpecialToken():
                 self.parts.setdefault(pattern.source, SpecialTokens(pattern.source, pattern.offset))
                 return Reference(pattern.source)
             case Inline():
@@ -151,23 +151,23 @@ class Terminals:
             case Inline("%json"):
                 reason = "a schema is not regular, as terminals are; write %json {...} in a rule"
                 raise GrammarError(reason, self.text, leaf.offset)
-            case Special():
+            case SpecialToken():
                 reason = "a special token cannot be part of a terminal, which is text; write it in a rule"
                 raise GrammarError(reason, self.text, leaf.offset)
             case Name() | TemplateCall():
                 return Reference(self._terminal(leaf).name)
-            case Without(item, offset):
+            case NegatedTerminal(item, offset):
                 return common([], [self._regular(self.node(item), offset)])
-            case Both():
+            case TerminalIntersection():
                 return self._common(leaf)
             case _:
                 return self.pattern(leaf)
 
-    def _common(self, both: Both) -> Node:
+    def _common(self, both: TerminalIntersection) -> Node:
         wanted: list[Node] = []
         unwanted: list[Node] = []
         for item in both.items:
-            inner, found = (item.item, unwanted) if isinstance(item, Without) else (item, wanted)
+            inner, found = (item.item, unwanted) if isinstance(item, NegatedTerminal) else (item, wanted)
             found.append(self._regular(self.node(inner), both.offset))
         return common(wanted, unwanted)
 

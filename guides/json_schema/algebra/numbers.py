@@ -18,7 +18,7 @@ MAX_MULTIPLIED = 8
 FEW_REMAINDERS = 2000
 """Maximum number of remainders of alternatives with automata of their own."""
 
-_MOST_OF_PLACES = 256
+_MAX_OF_PLACES = 256
 """Number of candidates with some decimal places before more places are tried."""
 
 Group = tuple[Number, ...]
@@ -146,7 +146,7 @@ def _candidates(case: Number) -> Iterator[Rational]:
         first = None if low is None else -(-low // grid)
         last = None if high is None else high // grid
         begin = first if first is not None else last if last is not None else 0
-        limits = [_MOST_OF_PLACES] if step is None else []
+        limits = [_MAX_OF_PLACES] if step is None else []
         limits += [int(last - first) + 1] if first is not None and last is not None else []
         for index in range(min(limits)) if limits else count():
             for at in dict.fromkeys((begin + index, begin - index)):

@@ -20,7 +20,7 @@ from ....kernels.answers import DEAD, NEVER
 from ...automata.byte_table import byte_table
 from ...automata.charsets import ALL, contains, segments_of
 from ...automata.conditions import subsets_of
-from ...automata.dfa import Numbers, minimise
+from ...automata.dfa import StateNumbering, minimise
 from ...automata.positions import Joint, Product, Subsets, too_many_states
 from ...limits import spend
 from ...syntax import NOTHING, Alternation, Chars, Literal, Node, Ranges, Repeat
@@ -28,7 +28,7 @@ from ..algebra.cases import String
 from ..read.dialects import is_writable
 from ..read.formats import PATTERNS
 from ..read.patterns import parse
-from .demand import ANYTHING, Demand, Met, Progress, Settled
+from .demand import ANYTHING, Demand, Met, Progress, SettledBits
 from .spelling import bytes_of
 
 MAX_WRITTEN_OUT = 10_000
@@ -57,13 +57,15 @@ class Conjunction:
     ) -> None:
         self.atoms, self._machines = subsets_of(nodes)
         self._progress = Progress(demand, self._machines)
-        self._product = Product([*self._machines, Settled(len(self.atoms))], len(self.atoms), self._progress.settled)
+        self._product = Product(
+            [*self._machines, SettledBits(len(self.atoms))], len(self.atoms), self._progress.settled
+        )
         self._verdict = verdict
         self._least, self._most = least, most
         self._costs = [bytes_of(ranges) for ranges in self.atoms]
         self._order = sorted(range(len(self.atoms)), key=lambda atom: (self._costs[atom], atom))
         # A state is a product state with the length, as far as it matters.
-        self._numbers: Numbers[tuple[int, int]] = Numbers()
+        self._numbers: StateNumbering[tuple[int, int]] = StateNumbering()
         self._rows: dict[int, list[int]] = {}
         self._needed: dict[int, int] = {}
         # For product states the least length from which the end is known to be unreachable
@@ -320,7 +322,7 @@ def conditions_of(case: String) -> list[tuple[Node, bool]]:
 
 def conjunction(case: String) -> Conjunction:
     """Return the strings of a set with patterns, formats, lengths, exclusions and groups."""
-    nodes: Numbers[Node] = Numbers()
+    nodes: StateNumbering[Node] = StateNumbering()
     demand = _demand(replace(case, min_length=0, max_length=None), nodes)
     try:
         return Conjunction(nodes.states, demand, least=case.min_length, most=case.max_length)
@@ -331,7 +333,7 @@ def conjunction(case: String) -> Conjunction:
 def table_of(case: String) -> Node:
     """Return the unescaped strings of a set as a table, without quotes. Raises LimitError for too many states."""
     strings = conjunction(case)
-    numbers: Numbers[int] = Numbers()
+    numbers: StateNumbering[int] = StateNumbering()
     rows: list[list[int]] = []
     numbers[strings.start]
     for state in numbers.states:  # grows during the loop
@@ -345,7 +347,7 @@ def table_of(case: String) -> Node:
     return byte_table(segments_of(strings.atoms), transitions, accepting, 5 * MAX_WRITTEN_OUT, too_many_states)
 
 
-def _demand(case: String, nodes: Numbers[Node]) -> Demand:
+def _demand(case: String, nodes: StateNumbering[Node]) -> Demand:
     """Return the demand of a set; nodes: the conditions, extended by new ones."""
     conditions = conditions_of(case)
     if case.values is not None:

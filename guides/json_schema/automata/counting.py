@@ -16,12 +16,12 @@ from ...automata.positions import steps_to
 from ...graph.array_graph import Fragment
 from ...limits import spend
 from ...syntax import Ranges
-from .spelling import Alphabet, Escapes, Ways, bytes_of
+from .spelling import Alphabet, CharacterTransitions, Escapes, bytes_of
 
 MAX_REACHED = 32
 
 
-class Stretched(NamedTuple):
+class LoweredStretch(NamedTuple):
     """All states of a free stretch, lowered once for all graphs: three fragment nodes per state.
 
     numbers: the number i of each live state, of n. Node i, undefined, is where a full stretch is left; n + i follows a
@@ -61,9 +61,9 @@ class Counting:
         self._endless: dict[int, Ranges] = {}
         self._unions: dict[int, Ranges] = {}  # by atom bits, which many states share
         self._atoms_to: dict[int, dict[int, int]] = {}
-        self._ways: dict[tuple[int, Escapes], Ways] = {}
+        self._ways: dict[tuple[int, Escapes], CharacterTransitions] = {}
         self._alphabets: dict[Escapes, Alphabet] = {}
-        self.stretched: dict[Escapes, Stretched | None] = {}
+        self.stretched: dict[Escapes, LoweredStretch | None] = {}
         self.begun: set[Escapes] = set()
         self._bound(least, most)
 
@@ -122,7 +122,7 @@ class Counting:
             known = self._alphabets[escapes] = Alphabet(self.automaton.atoms, escapes)
         return known
 
-    def ways(self, state: int, escapes: Escapes) -> Ways:
+    def ways(self, state: int, escapes: Escapes) -> CharacterTransitions:
         """Return the characters that lead from a state to others."""
         known = self._ways.get((state, escapes))
         if known is None:

@@ -37,7 +37,7 @@ class Demand:
 ANYTHING = Demand()
 
 
-class Settled:
+class SettledBits:
     """The settled bits as a component of the product; no character changes them."""
 
     def __init__(self, atoms: int) -> None:

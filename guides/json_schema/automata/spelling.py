@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from ....kernels.answers import NEVER
 from ...automata.charsets import ALL, intersect, negate, normalise, single
 from ...automata.positions import shortest_in_table
+from ...cached import cached
 from ...graph.graph import Edge
-from ...kept import kept
 from ...syntax import Alternation, Chars, Literal, Node, Ranges, Reference, Repeat, Sequence, Table
 
 Escapes = OneOf["canonical", "any"]
@@ -47,7 +47,7 @@ def all_spelt(texts: Iterable[str]) -> list[bytes]:
     return _LISTING.encode(listed)[1:-1].encode().split(b"\n") if listed else []
 
 
-@kept(4096, 8 << 20)
+@cached(4096, 8 << 20)
 def spell_chars(ranges: Ranges, escapes: Escapes) -> Node:
     """Return one character of `ranges` inside a JSON string."""
     raw = intersect(ranges, PLAIN)
@@ -58,7 +58,7 @@ def spell_chars(ranges: Ranges, escapes: Escapes) -> Node:
     return items[0] if len(items) == 1 else Alternation(tuple(items))
 
 
-@kept(4096, 8 << 20)
+@cached(4096, 8 << 20)
 def after_backslash(ranges: Ranges, escapes: Escapes) -> Alternation:
     """Return the syntax after the backslash for the escapes of the characters `ranges`."""
     if escapes == "any":
@@ -248,7 +248,7 @@ def _hex_digits(low: int, high: int) -> Node:
 PLAIN_ASCII: Ranges = intersect(PLAIN, ((0, 0x7F),))
 
 
-class Ways(NamedTuple):
+class CharacterTransitions(NamedTuple):
     """The characters that lead to each state.
 
     plain: literal ASCII characters as (first, last, state); others: for a state, the numbers of the atoms with
@@ -273,7 +273,7 @@ class Alphabet:
             number for number, ranges in enumerate(sets) if escapes == "any" or intersect(ranges, PLAIN_ASCII) != ranges
         ]
 
-    def ways(self, row: abc.Sequence[int]) -> Ways:
+    def ways(self, row: abc.Sequence[int]) -> CharacterTransitions:
         """Return the ways of characters if set number i leads to row[i], or nowhere if that is negative."""
         plain: list[Edge] = []
         end = state = -1
@@ -290,7 +290,7 @@ class Alphabet:
         for number in self._others:
             if row[number] >= 0:
                 others[row[number]] = (*others.get(row[number], ()), number)
-        return Ways(plain, list(others.items()))
+        return CharacterTransitions(plain, list(others.items()))
 
     def union(self, numbers: tuple[int, ...]) -> Ranges:
         """Return the union of these sets."""

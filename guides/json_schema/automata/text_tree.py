@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ....kernels.answers import DEAD, NEVER
 from ...automata.charsets import LAST, negate, single
-from ...automata.dfa import Numbers
+from ...automata.dfa import StateNumbering
 from ...limits import spend
 from .spelling import bytes_of
 
@@ -28,7 +28,7 @@ class TextTree:
         self._costs = {char: bytes_of(one) for char, one in zip(chars, singles, strict=True)}
         self._promised: dict[int, int] = {}
         # A state is a range of the sorted texts with a common prefix, and its length; empty where no text matches.
-        self._numbers: Numbers[tuple[int, int, int]] = Numbers()
+        self._numbers: StateNumbering[tuple[int, int, int]] = StateNumbering()
         self.start = self._numbers[0, len(self._texts), 0]
 
     def row(self, state: int) -> list[int]:

@@ -15,7 +15,7 @@ from ...limits import spend
 from ..algebra import arrays
 from ..algebra.cases import Array, Contains
 from ..algebra.formula import NOTHING, Formula, json_key
-from .rules import MOST, RuleLowering, reaches_end
+from .rules import MAX_LENGTH, RuleLowering, reaches_end
 from .unique import different_values, is_watched, most_needed
 
 MUCH = 3
@@ -31,14 +31,14 @@ class ArrayPlace(NamedTuple):
     used: int
 
 
-class Mode(NamedTuple):
+class CountingMode(NamedTuple):
     """May the next item count for a `contains`, and may a matching item remain uncounted."""
 
     counts: bool
     uncounted: bool
 
 
-class Value(NamedTuple):
+class UniqueValue(NamedTuple):
     """A value of unique items: its bit and formula, the `contains` it satisfies, and the bytes of a short text."""
 
     bit: int
@@ -47,7 +47,7 @@ class Value(NamedTuple):
     length: int
 
 
-class Items:
+class ItemLowering:
     """One array case of a formula at one depth, in the current rule, before the node `target`."""
 
     def __init__(self, owner: RuleLowering, case: Array, formula: Formula, depth: int, target: int) -> None:
@@ -58,9 +58,9 @@ class Items:
         self._depth = depth
         self._afters: dict[Any, int] = {}
         self._alive: dict[ArrayPlace, bool] = {}
-        self._kinds_of: dict[tuple[Formula, tuple[Mode, ...]], list[tuple[Formula, tuple[int, ...]]]] = {}
+        self._kinds_of: dict[tuple[Formula, tuple[CountingMode, ...]], list[tuple[Formula, tuple[int, ...]]]] = {}
         self._rests: dict[ArrayPlace, int] = {}
-        self._listed: dict[Formula, list[Value]] = {}
+        self._listed: dict[Formula, list[UniqueValue]] = {}
         self._bits: dict[Any, int] = {}
         self._shortest_values: dict[ArrayPlace, int] = {}
         bracket = owner.graph.literal(b"]", target)
@@ -116,11 +116,11 @@ class Items:
     def _length(self, formula: Formula, *, is_spent: bool = False) -> int:
         """Return bytes sufficient for an item of a formula; if items must differ, for one unlike all earlier ones."""
         if is_spent:
-            return MOST
+            return MAX_LENGTH
         owner = self._owner
         if not self._needs_fresh:
             return owner.shortest(formula, self._depth + 1)
-        return max((owner.length_of(value, self._depth + 1) for value in self._values_of(formula)), default=MOST)
+        return max((owner.length_of(value, self._depth + 1) for value in self._values_of(formula)), default=MAX_LENGTH)
 
     def _is_spent(self, place: ArrayPlace, formula: Formula, after: ArrayPlace) -> bool:
         """Test whether all values of an item are there, as far as the counts of a place tell."""
@@ -243,19 +243,19 @@ class Items:
             for formula, more in self._kinds(arrays.item(case, place.length), modes)
         ]
 
-    def _mode(self, part: Contains, count: int, length: int) -> Mode:
+    def _mode(self, part: Contains, count: int, length: int) -> CountingMode:
         """Return how an item may count for a `contains`."""
         if length < part.start:
-            return Mode(False, True)
+            return CountingMode(False, True)
         if part.max is None:
             # If many matches are counted, every matching item counts; a choice would double the chart's items.
             much = len(self._case.contains) > MUCH or part.min > MUCH
             # Where values run out, it matters how many of them are there.
             is_exact = self._is_scarce or (much and part.formula.kind == "values")
-            return Mode(count < part.min, count >= part.min or not is_exact)
-        return Mode(count < part.max, False)
+            return CountingMode(count < part.min, count >= part.min or not is_exact)
+        return CountingMode(count < part.max, False)
 
-    def _kinds(self, base: Formula, modes: tuple[Mode, ...]) -> list[tuple[Formula, tuple[int, ...]]]:
+    def _kinds(self, base: Formula, modes: tuple[CountingMode, ...]) -> list[tuple[Formula, tuple[int, ...]]]:
         """Return the kinds of an item: their formulas, and what each adds to the counts."""
         known = self._kinds_of.get((base, modes))
         if known is None:
@@ -284,7 +284,7 @@ class Items:
             matters.append(case.max_items)
         return min(index + 1, max(matters))
 
-    def _values(self, formula: Formula) -> list[Value]:
+    def _values(self, formula: Formula) -> list[UniqueValue]:
         """Return the values of unique items of a formula, by length of their text."""
         known = self._listed.get(formula)
         if known is None:
@@ -300,7 +300,7 @@ class Items:
                 one = owner.schema.formulas.values((value,))
                 meets = tuple(owner.schema.accepts(part.formula, value) for part in case.contains)
                 bit = self._bits.setdefault(json_key(value), 1 << len(self._bits))
-                known.append(Value(bit, one, meets, owner.shortest(one, self._depth + 1)))
+                known.append(UniqueValue(bit, one, meets, owner.shortest(one, self._depth + 1)))
             known.sort(key=lambda value: value.length)
         return known
 
@@ -322,7 +322,7 @@ class Items:
             self._note_shortest([after for _, after in steps], [value.length for value in unused])
         return steps
 
-    def _counted(self, place: ArrayPlace, value: Value) -> tuple[int, ...] | None:
+    def _counted(self, place: ArrayPlace, value: UniqueValue) -> tuple[int, ...] | None:
         """Return the counts after one more value; None if a maximum is exceeded."""
         counts: list[int] = []
         for count, meets, part in zip(place.counts, value.meets, self._case.contains, strict=True):
@@ -412,7 +412,7 @@ class Items:
             told = self._rests.get(place, 0)
         for passed, length in reversed(way):
             told = self._rests[passed] = told + length
-        return min(told + self._owner.last_line(self._depth) + 1, MOST)
+        return min(told + self._owner.last_line(self._depth) + 1, MAX_LENGTH)
 
     def _nearest(self, place: ArrayPlace) -> tuple[Formula, ArrayPlace]:
         """Return the next item on a short way to the end, and the place after it."""

@@ -14,7 +14,7 @@ from ..algebra.strings import intersect, is_plain
 from ..compiled import CompiledSchema
 from .form import Form
 from .objects.names import SPARE, free_names, has_many_rules, repeats_matter
-from .rules import NO_WATCH, Watch
+from .rules import NO_WATCH, WatchedRepeats
 from .strings.lowering import StringLowering
 from .unique import check_told, check_watched, is_watched, most_needed
 
@@ -35,7 +35,7 @@ JOINING = frozenset(("allOf", "anyOf", "pattern", "format", "$dynamicRef", "$rec
 NEEDING = frozenset(("minProperties", "not", "oneOf", "if", "dependencies", "dependentSchemas"))
 
 
-def check(schema: CompiledSchema, form: Form) -> Watch:
+def check(schema: CompiledSchema, form: Form) -> WatchedRepeats:
     """Check all formulas reachable from the root, up to MAX_CHECKED. Return what must be watched.
 
     Raises SchemaError for sets that cannot be enforced, LimitError for sets that are too large.
@@ -69,8 +69,8 @@ def check(schema: CompiledSchema, form: Form) -> Watch:
 
 
 def _check_cases(
-    schema: CompiledSchema, normal: Normal, strings: StringLowering, formula: Formula, watch: Watch
-) -> Watch:
+    schema: CompiledSchema, normal: Normal, strings: StringLowering, formula: Formula, watch: WatchedRepeats
+) -> WatchedRepeats:
     """Check the alternatives of one formula; return the watch, extended by theirs."""
     _check_texts(schema, strings, normal, formula)
     for array in normal.arrays:
@@ -180,7 +180,7 @@ def _check_strings(strings: StringLowering, case: String) -> None:
         strings.shortest(case)
 
 
-def _check_unique(schema: CompiledSchema, array: Array, formula: Formula, watch: Watch) -> Watch:
+def _check_unique(schema: CompiledSchema, array: Array, formula: Formula, watch: WatchedRepeats) -> WatchedRepeats:
     """Check one array; return the watch, extended by it."""
     _refuse_equal(schema, array, formula)
     if not is_watched(schema, array):
@@ -195,8 +195,8 @@ def _check_unique(schema: CompiledSchema, array: Array, formula: Formula, watch:
 
 
 def _check_names(
-    schema: CompiledSchema, case: Object, strings: StringLowering, formula: Formula, watch: Watch
-) -> Watch:
+    schema: CompiledSchema, case: Object, strings: StringLowering, formula: Formula, watch: WatchedRepeats
+) -> WatchedRepeats:
     """Check the names of one object; return the watch, extended by them."""
     if not repeats_matter(case):
         return watch

@@ -14,7 +14,7 @@ from ..algebra.formula import json_key
 from ..automata.spelling import spelt
 from ..read.dialects import as_written, exact, is_array, is_object
 from .numbers.literals import places_of_points, spellings, tail, written_exponents
-from .rules import MOST, RuleLowering
+from .rules import MAX_LENGTH, RuleLowering
 
 FEW = 16
 """Maximum number of constants that are read separately."""
@@ -225,7 +225,7 @@ class ConstantPlaces:
             if key not in used:
                 name = len(spelt(str(key))) + 1 + bool(owner.line(0)) if self._named else 0
                 total += before + name + owner.length_of(value, self._depth + 1)
-        return min(total, MOST)
+        return min(total, MAX_LENGTH)
 
 
 def _members(constant: Any) -> dict[Key, Any]:

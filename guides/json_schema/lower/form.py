@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Literal as OneOf
 from typing import cast, get_args
 
-from ....checks import brief, one_of
+from ....checks import brief, check_choice
 from ....errors import OptionError
 from ...syntax import Alternation, Chars, Literal, Node, Repeat, Sequence
 from ..automata.spelling import Escapes
@@ -16,14 +16,14 @@ _Kind = OneOf["flexible", "compact", "pretty", "any"]
 Whitespace = _Kind | int
 _KINDS = get_args(_Kind)
 
-MOST_BETWEEN = 1_000
+MAX_BETWEEN = 1_000
 """Maximum bound on white space between two tokens."""
-MOST_SPACES, MOST_TABS = 128, 32
+MAX_SPACES, MAX_TABS = 128, 32
 """Maximum indentation of a line: 32 levels of 4 spaces or a tab each."""
 
 _BLANK = Chars(((0x09, 0x0A), (0x0D, 0x0D), (0x20, 0x20)))
 _ANY = Repeat(_BLANK, 0, None)
-_INDENTED = Alternation((Repeat(Literal(b" "), 0, MOST_SPACES), Repeat(Literal(b"\t"), 1, MOST_TABS)))
+_INDENTED = Alternation((Repeat(Literal(b" "), 0, MAX_SPACES), Repeat(Literal(b"\t"), 1, MAX_TABS)))
 _LINE = Sequence((Repeat(Literal(b"\r"), 0, 1), Literal(b"\n"), _INDENTED))
 _NONE = Literal(b"")
 _ONE = Literal(b" ")
@@ -37,7 +37,7 @@ def _line(blanks: int) -> Node:
     return Literal(b"\n" + b" " * blanks)
 
 
-@lru_cache(maxsize=MOST_BETWEEN + 1)
+@lru_cache(maxsize=MAX_BETWEEN + 1)
 def _up_to(most: int) -> Node:
     return Repeat(_BLANK, 0, most) if most else _NONE
 
@@ -47,8 +47,8 @@ class Spacing:
     """White space between tokens.
 
     whitespace: "flexible" allows what json.dumps writes with any indent and its usual separators: one space after a
-    colon or comma, and one line break wherever a line may end, indented by spaces or by tabs, at most MOST_SPACES or
-    MOST_TABS; "compact" allows none; "pretty" requires exactly what json.dumps(indent=indent) writes; "any" allows any
+    colon or comma, and one line break wherever a line may end, indented by spaces or by tabs, at most MAX_SPACES or
+    MAX_TABS; "compact" allows none; "pretty" requires exactly what json.dumps(indent=indent) writes; "any" allows any
     JSON white space; a number: up to so many characters of it between two tokens, none around the value
     """
 
@@ -57,9 +57,9 @@ class Spacing:
 
     def __post_init__(self) -> None:
         if type(self.whitespace) is not int:
-            one_of(self.whitespace, "whitespace", _KINDS)
-        elif not 0 <= self.whitespace <= MOST_BETWEEN:
-            raise OptionError(f"whitespace={self.whitespace}: 0 to {MOST_BETWEEN:,} characters between two tokens")
+            check_choice(self.whitespace, "whitespace", _KINDS)
+        elif not 0 <= self.whitespace <= MAX_BETWEEN:
+            raise OptionError(f"whitespace={self.whitespace}: 0 to {MAX_BETWEEN:,} characters between two tokens")
         indent = cast(object, self.indent)
         if not isinstance(indent, int) or isinstance(indent, bool) or not 0 <= indent <= 16:
             raise OptionError(f"indent must be 0 to 16 blanks, not {brief(indent)}")
@@ -143,6 +143,6 @@ class Form:
     spelling: Spelling = "any"
 
     def __post_init__(self) -> None:
-        one_of(self.order, "order", _ORDERS)
-        one_of(self.escapes, "escapes", _ESCAPES)
-        one_of(self.spelling, "spelling", _SPELLINGS)
+        check_choice(self.order, "order", _ORDERS)
+        check_choice(self.escapes, "escapes", _ESCAPES)
+        check_choice(self.spelling, "spelling", _SPELLINGS)

@@ -17,11 +17,11 @@ from ..algebra.formula import EVERYTHING, NOTHING, Formula
 from ..algebra.normalise import as_case
 from ..compiled import CompiledSchema
 from ..read.documents import SchemaOptions
-from .arrays import Items
+from .arrays import ItemLowering
 from .check import check
 from .constants import FEW, ConstantPlaces, container_kinds
 from .form import Form
-from .objects.choices import Choices
+from .objects.choices import GroupLowering
 from .objects.member_set import MemberSet, suits
 from .objects.members import Members
 from .objects.names import MemberNames, uncounted
@@ -147,9 +147,9 @@ class SchemaLowering(RuleLowering):
     def _container(self, case: Array | Object, formula: Formula, depth: int, target: int) -> int | None:
         """Return the node before an array or object of a formula, continuing at `target`; None if there is none."""
         if isinstance(case, Array):
-            return Items(self, case, formula, depth, target).entry()
+            return ItemLowering(self, case, formula, depth, target).entry()
         if case.either:
-            return Choices(self, case, depth, target).entry()
+            return GroupLowering(self, case, depth, target).entry()
         names = MemberNames(self, case, depth)
         kind = (
             MemberSet(self, names, depth, target) if suits(case, names) else Members(self, case, names, depth, target)

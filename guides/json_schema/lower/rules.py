@@ -16,10 +16,10 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from ....kernels.chart.layout import CALL, EPSILON
+from ...cached import cached
 from ...graph.array_graph import Fragment
 from ...graph.graph import Graph, Link, NamedRule
 from ...graph.lowering import Lowering
-from ...kept import kept
 from ...limits import spend
 from ...syntax import Literal as Text
 from ...syntax import Node, Repeat
@@ -30,14 +30,14 @@ from ..automata.spelling import Escapes, spell, spelt
 from ..compiled import CompiledSchema
 from ..read.dialects import as_written, is_array, is_object
 from ..read.formats import BRANCH, WHOLE, rules
-from ..witness.instances import Standing
-from ..witness.strings import StandingText
+from ..witness.instances import StandInNumber
+from ..witness.strings import StandInText
 from .form import Form, Spacing, Spelling
 from .numbers.literals import places_of_points, spellings, written_exponents
 from .numbers.texts import fewest_number_bytes, number_rule, spelt_numbers
 from .strings.lowering import REGEX, StringLowering, in_quotes, plan
 
-MOST = 2**28
+MAX_LENGTH = 2**28
 """Cap on lengths; no token budget is larger."""
 
 
@@ -110,21 +110,21 @@ class Measures:
             parts = [Measure(max(part.length for part in parts), max(part.lines for part in parts))] * len(parts)
         length = 1 + len(parts) + sum(names) + sum(part.length for part in parts)
         if self._indent is None:
-            return Measure(min(length, MOST), 0)
+            return Measure(min(length, MAX_LENGTH), 0)
         lines = sum(part.lines for part in parts) + len(parts) + 1
         # Each line of a part is indented one level more, except that of the closing bracket.
-        return Measure(min(length + len(parts) + 1 + self._indent * (lines - 1), MOST), min(lines, MOST))
+        return Measure(min(length + len(parts) + 1 + self._indent * (lines - 1), MAX_LENGTH), min(lines, MAX_LENGTH))
 
     def _scalar(self, value: Any) -> int:
         """Return the bytes of a scalar."""
-        if isinstance(value, StandingText) and self._of_strings is not None:
-            return min(self._of_strings(value.case), MOST)
+        if isinstance(value, StandInText) and self._of_strings is not None:
+            return min(self._of_strings(value.case), MAX_LENGTH)
         if isinstance(value, str):
             return len(spelt(value))
         if value is None or isinstance(value, bool):
             return 5 if value is False else 4
-        if isinstance(value, Standing):
-            return min(fewest_number_bytes(value.case, self._spelling), MOST)
+        if isinstance(value, StandInNumber):
+            return min(fewest_number_bytes(value.case, self._spelling), MAX_LENGTH)
         if self._spelling == "plain":
             return len(as_written(value))
         text = as_written(value)
@@ -143,14 +143,14 @@ Rules = dict[tuple[Formula, int], int]
 UNKNOWN = -1
 
 
-@kept(512, 32 << 20)
+@cached(512, 32 << 20)
 def number_fragment(case: Number, spelling: Spelling) -> Fragment | None:
     """Return the rule of a set of numbers; None if it is empty or too large."""
     node = spelt_numbers(case, spelling)
     return None if node is None else _lowered(node)
 
 
-@kept(512, 32 << 20)
+@cached(512, 32 << 20)
 def string_fragment(case: String, escapes: Escapes) -> Fragment | None:
     """Return the rule of a set of strings with quotes; None if it is empty, too large, or not expressible as syntax."""
     if case.values is not None or case.quote is not None or case.excluded:
@@ -161,7 +161,7 @@ def string_fragment(case: String, escapes: Escapes) -> Fragment | None:
     return None if found is None or isinstance(found, Counting) else _lowered(in_quotes(found))
 
 
-@kept(64, 1 << 20)
+@cached(64, 1 << 20)
 def space_fragment(spacing: Spacing) -> tuple[Fragment, dict[int, int]]:
     """Return all rules of white space as one fragment, with the start of each by the `id` of its node."""
     graph = Graph()
@@ -227,7 +227,7 @@ def reaches_end(
     return False
 
 
-class Marks(NamedTuple):
+class RepeatMarks(NamedTuple):
     """Nodes where repeats are forbidden that the graph cannot detect. Filled as nodes are made.
 
     items: return nodes of items that must differ; names: return nodes of member names that must differ
@@ -237,7 +237,7 @@ class Marks(NamedTuple):
     names: set[int]
 
 
-class Watch(NamedTuple):
+class WatchedRepeats(NamedTuple):
     """The repeats to watch for.
 
     items: whether some arrays have unique items; repeating: whether one requires items, so that a shortest text repeats
@@ -262,7 +262,7 @@ class Watch(NamedTuple):
         return self.items or self.names
 
 
-NO_WATCH = Watch()
+NO_WATCH = WatchedRepeats()
 
 
 class RuleLowering(ABC):
@@ -275,13 +275,13 @@ class RuleLowering(ABC):
         self,
         schema: CompiledSchema,
         form: Form,
-        marks: Marks | None = None,
+        marks: RepeatMarks | None = None,
         *,
-        watch: Watch = NO_WATCH,
+        watch: WatchedRepeats = NO_WATCH,
         graph: Graph | None = None,
     ) -> None:
         self.schema = schema
-        self.marks = Marks(set(), set()) if marks is None else marks
+        self.marks = RepeatMarks(set(), set()) if marks is None else marks
         self.spare = watch.spare
         self.beside_free = watch.beside_free
         self.form = form
@@ -364,12 +364,12 @@ class RuleLowering(ABC):
         known = self._shortest.get(formula)
         if known is None:
             known = self._shortest[formula] = self._measures.of(self.schema.minimal_instance(formula))
-        return min(known.length + known.lines * self.form.spacing.indent * depth, MOST)
+        return min(known.length + known.lines * self.form.spacing.indent * depth, MAX_LENGTH)
 
     def length_of(self, value: Any, depth: int) -> int:
         """Return the bytes of a short text of one value, in a container at `depth`."""
         length, lines = self._measures.of(value)
-        return min(length + lines * self.form.spacing.indent * depth, MOST)
+        return min(length + lines * self.form.spacing.indent * depth, MAX_LENGTH)
 
     def line(self, depth: int) -> int:
         """Return the bytes of required white space before an item or member, in a container at `depth`.

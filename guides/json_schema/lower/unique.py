@@ -19,9 +19,9 @@ from ..algebra.formula import NOTHING, Formula, json_key
 from ..compiled import CompiledSchema
 from ..read.dialects import is_array, is_object
 from .objects.names import has_many_rules, is_endless
-from .rules import Measures, Watch
+from .rules import Measures, WatchedRepeats
 
-MOST_ITEMS = 100
+MAX_ITEMS = 100
 """Maximum number of required items."""
 MAX_GROUPS, FEW_GROUPS = 20_000, 1_000
 """Maximum number of sets of formulas examined: to separate arrays, and for names of objects only."""
@@ -44,9 +44,9 @@ def check_watched(schema: CompiledSchema, case: Array, formula: Formula, pointer
 
     formula: of the whole array
     """
-    if case.min_items > MOST_ITEMS:
+    if case.min_items > MAX_ITEMS:
         raise LimitError(
-            f"uniqueItems over infinitely many values takes minItems of at most {MOST_ITEMS}, not {case.min_items:,}"
+            f"uniqueItems over infinitely many values takes minItems of at most {MAX_ITEMS}, not {case.min_items:,}"
         )
     for part in _parts(case):
         normal = schema.cases(part)
@@ -77,7 +77,7 @@ def _check_counted(schema: CompiledSchema, case: Array, pointer: str) -> None:
     values, and enough values in all without exceeding the maximum of matches.
     """
     (part, *others), rest = case.contains, case.rest
-    if not others and not case.prefix and not part.start and part.min <= MOST_ITEMS:
+    if not others and not case.prefix and not part.start and part.min <= MAX_ITEMS:
         counted = schema.several(schema.formulas.all_of((rest, part.formula)), most_needed(case))
         usable = len(counted) if part.max is None else min(len(counted), part.max)
         missing = max(case.min_items - usable, 0)
@@ -122,7 +122,7 @@ def _length(value: Any) -> int:
     return Measures(None, uniform=True).of(value).length
 
 
-def check_told(schema: CompiledSchema, watch: Watch) -> Watch:
+def check_told(schema: CompiledSchema, watch: WatchedRepeats) -> WatchedRepeats:
     """Return the watch, extended by whether arrays share places with others, and which names objects may have."""
     most = MAX_GROUPS if watch.items else FEW_GROUPS
     todo = [frozenset((schema.root,))]
@@ -146,7 +146,7 @@ def check_told(schema: CompiledSchema, watch: Watch) -> Watch:
     return watch
 
 
-def _with_names(schema: CompiledSchema, cases: list[Object], watch: Watch) -> Watch:
+def _with_names(schema: CompiledSchema, cases: list[Object], watch: WatchedRepeats) -> WatchedRepeats:
     """Return the watch, extended by the unlisted names that some objects may have."""
     for case in cases:
         if watch.scarce_names:

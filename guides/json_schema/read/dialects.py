@@ -70,12 +70,12 @@ def exact(value: Any) -> int | Fraction:
     return fraction.numerator if fraction.denominator == 1 else fraction
 
 
-class Written(Fraction):
+class WrittenNumber(Fraction):
     """A number that the schema writes with a fraction or an exponent; text: its spelling there."""
 
     text: str
 
-    def __new__(cls, text: str) -> Written:
+    def __new__(cls, text: str) -> WrittenNumber:
         written = super().__new__(cls, text)
         written.text = text
         return written
@@ -83,7 +83,7 @@ class Written(Fraction):
 
 def as_written(value: Any) -> str:
     """Return a number as the schema writes it; a Python value as json.dumps writes it."""
-    if isinstance(value, Written):
+    if isinstance(value, WrittenNumber):
         return value.text
     return str(int(value)) if isinstance(value, int) else float.__repr__(float(value))
 

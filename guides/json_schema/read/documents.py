@@ -29,7 +29,7 @@ from .dialects import (
     WELL_FORMED,
     Dialect,
     Kind,
-    Written,
+    WrittenNumber,
     dialect_of,
     expected_names,
     is_array,
@@ -66,9 +66,9 @@ IN_PLACE = ("$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dep
 """Keywords whose subschemas apply to the same instance as the schema around."""
 
 
-MOST_PARTS = 32
+MAX_PARTS = 32
 """Maximum number of subschemas within one that has a structural key; larger ones are rarely repeated."""
-MOST_WORDS = 64
+MAX_WORDS = 64
 """Maximum length of a list of names or constants in a structural key."""
 _WHERE_IT_STANDS = frozenset(("unevaluatedItems", "unevaluatedProperties"))
 
@@ -76,13 +76,13 @@ _WHERE_IT_STANDS = frozenset(("unevaluatedItems", "unevaluatedProperties"))
 def _plain(content: Any) -> Any:
     """Return a hashable key of a constant or list of constants; None if it contains containers or is too long."""
     listed: list[Any] = content if is_array(content) else [content]
-    if len(listed) > MOST_WORDS:
+    if len(listed) > MAX_WORDS:
         return None
     if only_strings(listed):
         return is_array(content), *listed
     if any(isinstance(one, (dict, list)) for one in listed):
         return None
-    return is_array(content), *((type(one), one.text if isinstance(one, Written) else one) for one in listed)
+    return is_array(content), *((type(one), one.text if isinstance(one, WrittenNumber) else one) for one in listed)
 
 
 class Documents:
@@ -250,7 +250,7 @@ class Documents:
 
     def wording_of(self, place: Subschema) -> tuple[Any, ...] | None:
         """Return the structural key of a subschema; None if it is too large, or its meaning depends on the place."""
-        return None if self.has_dynamic_scope else self._wording(place, iter(range(MOST_PARTS)))
+        return None if self.has_dynamic_scope else self._wording(place, iter(range(MAX_PARTS)))
 
     def _wording(self, place: Subschema, parts: Iterator[int]) -> tuple[Any, ...] | None:
         """Return `wording_of`; parts: one element for each subschema that may still be visited."""

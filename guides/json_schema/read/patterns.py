@@ -8,16 +8,16 @@ from itertools import chain
 from typing import NamedTuple
 
 from ....errors import LimitError
-from ...kept import kept
+from ...cached import cached
 from ...limits import spend
 from ...regex import parse as parse_regex
 from ...syntax import Alternation, Chars, Literal, Node, Sequence
 
-MOST_TEXTS = 32
+MAX_TEXTS = 32
 """Maximum number of texts of a pattern that is read as a list of them."""
 
 
-@kept(1024, 16 << 20)
+@cached(1024, 16 << 20)
 def parse(pattern: str) -> Node:
     """Return the strings in which an ECMA-262 pattern matches. Raises PatternError."""
     return parse_regex(pattern, dialect="ecma", search=True)
@@ -30,7 +30,7 @@ class Conditions(NamedTuple):
     absent: frozenset[str]
 
 
-@kept(1024, 4 << 20)
+@cached(1024, 4 << 20)
 def conditions(pattern: str) -> Conditions:
     """Return the conditions of a pattern: several if it is too large and begins with lookaheads, else itself.
 
@@ -79,13 +79,13 @@ def _pieces(pattern: str, at: int) -> Iterator[tuple[int, int, str]]:
         yield piece.end(), depth, piece[0]
 
 
-@kept(1024, 4 << 20)
+@cached(1024, 4 << 20)
 def few_texts(pattern: str) -> frozenset[str] | None:
     """Return all strings in which a pattern matches, if its syntax shows that they are few. Raises PatternError."""
     return _texts(parse(pattern))
 
 
-@kept(1024, 1 << 20)
+@cached(1024, 1 << 20)
 def beginning(pattern: str) -> bytes:
     """Return the common literal beginning of all strings in which a pattern matches. Raises PatternError."""
     node = parse(pattern)
@@ -98,18 +98,18 @@ def _texts(node: Node) -> frozenset[str] | None:
     match node:
         case Literal(data):
             return frozenset((data.decode(),))
-        case Chars(ranges) if sum(high - low + 1 for low, high in ranges) <= MOST_TEXTS:
+        case Chars(ranges) if sum(high - low + 1 for low, high in ranges) <= MAX_TEXTS:
             return frozenset(chr(code) for low, high in ranges for code in range(low, high + 1))
-        case Alternation(items) if len(items) <= MOST_TEXTS:
+        case Alternation(items) if len(items) <= MAX_TEXTS:
             parts = [_texts(item) for item in items]
             known = [part for part in parts if part is not None]
             found = frozenset(chain.from_iterable(known))
-            return found if len(known) == len(items) and len(found) <= MOST_TEXTS else None
+            return found if len(known) == len(items) and len(found) <= MAX_TEXTS else None
         case Sequence(items):
             found = frozenset(("",))
             for item in items:
                 part = _texts(item)
-                if part is None or len(found) * len(part) > MOST_TEXTS:
+                if part is None or len(found) * len(part) > MAX_TEXTS:
                     return None
                 found = frozenset(before + after for before in found for after in part)
             return found

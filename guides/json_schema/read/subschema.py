@@ -11,7 +11,7 @@ from typing import Any
 
 from ....errors import LimitError, SchemaError
 from ...limits import spend
-from .dialects import MAX_DIGITS, Dialect, Written, is_array, is_object
+from .dialects import MAX_DIGITS, Dialect, WrittenNumber, is_array, is_object
 
 
 def parsed(schema: dict[str, Any] | bool | str) -> dict[str, Any] | bool:
@@ -32,13 +32,13 @@ def parsed(schema: dict[str, Any] | bool | str) -> dict[str, Any] | bool:
     raise SchemaError(f"a schema is an object, true or false, not {type(value).__name__}", "#")
 
 
-def _decimal(text: str) -> Written:
+def _decimal(text: str) -> WrittenNumber:
     digits, _, exponent = text.lower().partition("e")
     if len(digits) > MAX_DIGITS:
         raise ValueError(f"a number has {len(digits)} digits; the limit is {MAX_DIGITS}")
     if len(exponent) > 9 or (exponent and abs(int(exponent)) > MAX_DIGITS):
         raise ValueError(f"the number {show(text)} is beyond 1e{MAX_DIGITS}")
-    return Written(text)
+    return WrittenNumber(text)
 
 
 def _whole(text: str) -> int:

@@ -41,7 +41,7 @@ class ItemChain(NamedTuple):
         return formulas[::-1], items[::-1]
 
 
-class Replay(Generic[Item]):
+class ReplayedItems(Generic[Item]):
     """An iterator that can be iterated repeatedly; items are taken from the source on demand."""
 
     def __init__(self, source: Iterator[Item]) -> None:
@@ -61,7 +61,7 @@ class Replay(Generic[Item]):
 
 
 Kind = tuple[tuple[bool, ...], Formula]
-Kinds = dict[tuple[Formula, tuple[bool, ...]], Replay[Kind]]
+Kinds = dict[tuple[Formula, tuple[bool, ...]], ReplayedItems[Kind]]
 
 
 class ArrayWitnesses:
@@ -136,11 +136,11 @@ class ArrayWitnesses:
                         break
         return NO_INSTANCE
 
-    def _kinds_at(self, case: Array, index: int, kinds_of: Kinds) -> Replay[Kind]:
+    def _kinds_at(self, case: Array, index: int, kinds_of: Kinds) -> ReplayedItems[Kind]:
         """Return the combinations of `contains` that the item at `index` can satisfy, each with its formula."""
         base, active = arrays.item(case, index), tuple(index >= part.start for part in case.contains)
         if (base, active) not in kinds_of:
-            kinds_of[base, active] = Replay(self._chosen(case, active, 0, base))
+            kinds_of[base, active] = ReplayedItems(self._chosen(case, active, 0, base))
         return kinds_of[base, active]
 
     def _covers(self, case: Array, limit: int, kinds_of: Kinds, ask: Ask) -> bool:

@@ -40,7 +40,7 @@ class _Float(float):
     case: Number
 
 
-Standing = _Integer | _Fraction | _Float
+StandInNumber = _Integer | _Fraction | _Float
 """A number that stands for the set `case`."""
 
 

@@ -13,7 +13,7 @@ from ..algebra.cases import Object, Rule, String
 from ..algebra.formula import EVERYTHING, NOTHING, Formula
 from ..algebra.normalise import Normaliser
 from ..algebra.translate import UNREACHED
-from .arrays import Replay, changes
+from .arrays import ReplayedItems, changes
 from .instances import NO_INSTANCE, Ask, Several
 
 FEW = 16
@@ -261,7 +261,7 @@ class ObjectWitnesses:
         base = self.build(case, ask)
         if base is NO_INSTANCE:
             return
-        members = Replay(self._others(case, base, count, ask))
+        members = ReplayedItems(self._others(case, base, count, ask))
 
         def changed(base: dict[str, Any]) -> Iterator[dict[str, Any]]:
             for name, value in members:

@@ -10,7 +10,7 @@ from heapq import nsmallest
 from itertools import chain
 
 from ....errors import PatternError
-from ...kept import kept
+from ...cached import cached
 from ...limits import spend, spend_growth
 from ...regex.tree import ENDLESS, lengths
 from ...syntax import Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence
@@ -36,7 +36,7 @@ def examples(case: String, count: int) -> list[str]:
     return list(_found(case, count)) if text is None else [text]
 
 
-@kept(4096, 16 << 20)
+@cached(4096, 16 << 20)
 def _found(case: String, count: int) -> tuple[str, ...]:
     """Return `examples` by a search, which also finds excluded texts and drops them."""
     texts = (lengths(node) for node, wanted in conditions_of(case) if wanted and not has_table(node))
@@ -74,7 +74,7 @@ def _free(case: String) -> Conjunction:
     return conjunction(replace(case, min_length=0, max_length=None, excluded=NO_NAMES))
 
 
-@kept(16, 8 << 20)
+@cached(16, 8 << 20)
 def _shortest_of(texts: frozenset[str], count: int) -> tuple[str, ...]:
     most = max(nsmallest(count, map(len, texts)), default=0)
     few = [text for text in texts if len(text) <= most]
@@ -116,7 +116,7 @@ def is_member(case: String, text: str) -> bool:
     return all(any(is_member(one, text) for one in group) for group in case.either)
 
 
-@kept(1024, 8 << 20)
+@cached(1024, 8 << 20)
 def _brief_match(pattern: str, least: int, most: int | None) -> str | None:
     """Return a short string within length bounds in which a pattern matches; None if its syntax does not yield one."""
     node = parse(pattern)
@@ -148,7 +148,7 @@ def brief(node: Node) -> str | None:
             return None
 
 
-@kept(4096, 4 << 20)
+@cached(4096, 4 << 20)
 def _first_of(ranges: Ranges, count: int) -> tuple[str, ...]:
     """Return up to `count` characters of a set, readable ones first."""
     spend(100 * (len(ranges) + count))
@@ -162,13 +162,13 @@ def _strangeness(char: str) -> tuple[bool, bool, str]:
     return (not char.isalnum() or ord(char) > 126, not " " <= char <= "~", char)
 
 
-class StandingText(str):
+class StandInText(str):
     """A string that stands for the set `case`; where lengths are counted, another member may be written."""
 
     case: String
 
     @classmethod
-    def of(cls, text: str, case: String) -> StandingText:
+    def of(cls, text: str, case: String) -> StandInText:
         """Return the string with its set."""
         found = cls(text)
         found.case = case

@@ -25,7 +25,7 @@ from ..algebra.translate import UNREACHED
 from .arrays import ArrayWitnesses
 from .instances import NO_INSTANCE, Ask, of_number
 from .objects import ObjectWitnesses
-from .strings import StandingText
+from .strings import StandInText
 
 
 class Witnesses:
@@ -163,7 +163,7 @@ class Witnesses:
         found = self.normaliser.language.examples(case, 1)
         if not found:
             return NO_INSTANCE
-        return StandingText.of(found[0], case) if case.min_length > 1 and case.values is None else found[0]
+        return StandInText.of(found[0], case) if case.min_length > 1 and case.values is None else found[0]
 
     def several(self, formula: Formula, count: int, ask: Ask) -> list[Any]:
         """Return up to `count` different instances; fewer if there are no more, or if more are hard to find.

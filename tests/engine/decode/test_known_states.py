@@ -12,7 +12,7 @@ from trellm import Generator, Greedy, Sample, generate
 
 from ...thresholds import thresholds
 from ..machines import TABLE, VOCABULARY, letters_model, machines
-from ..support import Allowed, StateTable
+from ..support import AllowedTokens, StateTable
 
 Said = list[tuple[tuple[int, ...], str, str]]
 
@@ -96,7 +96,7 @@ def test_equal_masks_are_one() -> None:
     first, second, other = (states.of(number, frozenset()) for number in range(3))
     for state, text in ((first, b"abcd"), (second, b"abcd"), (other, b"abce")):
         mask = torch.frombuffer(bytearray(text), dtype=torch.int32).numpy().view("uint32")
-        states.allow(state, Allowed(mask=mask))
+        states.allow(state, AllowedTokens(mask=mask))
     assert first.allowed is second.allowed is not other.allowed
     assert states.of(0) is states.find(0) is first is not states.of(0, frozenset([1]))
     assert states.after(first, 1, frozenset()) is second and states.after(first, 3, frozenset()) is None

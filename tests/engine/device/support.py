@@ -3,7 +3,7 @@
 from trellm.engine.device.backend import HostBackend
 from trellm.engine.device.batch import DeviceBatch
 from trellm.engine.device.capturing import WaitsError, WithoutWaiting
-from trellm.engine.device.slots import ActiveSlots, Guesses, greedy_choices, write_choices
+from trellm.engine.device.slots import ActiveSlots, SlotDrafter, greedy_choices, write_choices
 from trellm.engine.device.state_table import OFTEN, DeviceStateTable, StateKey, charsets, loops
 from trellm.kernels.lanes.layout import COUNT, GUESSED, TOKENS, UNKNOWN, WIDTH
 
@@ -17,8 +17,8 @@ __all__ = [
     "ActiveSlots",
     "DeviceBatch",
     "DeviceStateTable",
-    "Guesses",
     "HostBackend",
+    "SlotDrafter",
     "StateKey",
     "WaitsError",
     "WithoutWaiting",

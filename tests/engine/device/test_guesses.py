@@ -11,7 +11,7 @@ from trellm.errors import LimitError
 
 from ...watching import watched
 from ..support import AcceptanceRates
-from .support import GUESSED, DeviceStateTable, Guesses
+from .support import GUESSED, DeviceStateTable, SlotDrafter
 from .test_lanes import LaneDecoder, facts
 
 DOCUMENT = "the man then went on to the inn on the 12 of the month, and then to another one in the north of the town"
@@ -96,7 +96,7 @@ def test_what_guesses_come_upon_is_nobodys_error(pair: Any, monkeypatch: Any, er
     generator = MAKERS["words"](pair[1])
     expected = facts(generator.run("one two", max_tokens=60))
 
-    find, guessing = Guesses._find, list[bool]()
+    find, guessing = SlotDrafter._find, list[bool]()
 
     def failing(*_: Any) -> None:
         if guessing:
@@ -110,7 +110,7 @@ def test_what_guesses_come_upon_is_nobodys_error(pair: Any, monkeypatch: Any, er
             guessing.clear()
 
     watched(monkeypatch, DeviceStateTable, "lead", failing)
-    monkeypatch.setattr(Guesses, "_find", noted)
+    monkeypatch.setattr(SlotDrafter, "_find", noted)
     assert facts(generator.run("one two", max_tokens=60)) == expected
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 from trellm import Exact, Generator, OptionError, Sample, SamplingError, Vocabulary, generate, models
 from trellm.engine.drawing import path
-from trellm.engine.models.generation_config import Suppressed
+from trellm.engine.models.generation_config import SuppressedTokens
 from trellm.guides import SubstringGuide
 
 from ...thresholds import thresholds
@@ -123,7 +123,7 @@ def test_a_penalty_is_the_models() -> None:
 def test_what_the_models_own_settings_leave_out_is_never_said() -> None:
     """As banned tokens are, and not as under a mask, where the rest of a text would be as likely as before."""
     model: Any = toy_model()
-    model.suppressed = Suppressed(frozenset({3}))
+    model.suppressed = SuppressedTokens(frozenset({3}))
     banned = draw(generate.regex(MODEL, PATTERN), max_tokens=3, logit_bias={3: -math.inf})
     assert draw(generate.regex(model, PATTERN), max_tokens=3) == banned
     assert draw(generate.regex(MODEL, PATTERN), max_tokens=3) != banned

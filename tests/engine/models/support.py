@@ -1,8 +1,8 @@
 """The parts inside of models that tests look at where no public name shows a fault, each named in this place alone."""
 
 from trellm.engine.models import body, threads
-from trellm.engine.models.blocks.attention import Scoring, attend, is_undivided
-from trellm.engine.models.blocks.reach import Reach, layer_kinds, unscaled_context
+from trellm.engine.models.blocks.attention import ScoreOptions, attend, is_undivided
+from trellm.engine.models.blocks.reach import AttentionSpan, layer_kinds, unscaled_context
 from trellm.engine.models.blocks.step import DeviceStep, PackedStep
 from trellm.engine.models.blocks.storage import BlockStorage, DeviceRows, LayerBlocks
 from trellm.engine.models.body import AttentionMasks, BodyRunner
@@ -32,6 +32,7 @@ __all__ = [
     "NOTHING",
     "WAYS",
     "AttentionMasks",
+    "AttentionSpan",
     "Backend",
     "BlockStorage",
     "BodyRunner",
@@ -54,8 +55,7 @@ __all__ = [
     "QuantizedEmbedding",
     "QuantizedKernels",
     "QuantizedLinear",
-    "Reach",
-    "Scoring",
+    "ScoreOptions",
     "SourceLayer",
     "Way",
     "attend",

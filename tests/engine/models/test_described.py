@@ -24,6 +24,7 @@ from ..support import BLOCK, BlockTable, Chunk
 from .architectures import CONFIGS, FEW, GROUPED, NAMES, OLD
 from .support import (
     BACKENDS,
+    AttentionSpan,
     Backend,
     BlockStorage,
     DescribedDecoder,
@@ -37,7 +38,6 @@ from .support import (
     NotDescribedError,
     PackedRunner,
     PackedStep,
-    Reach,
     device,
     host,
     is_undivided,
@@ -210,7 +210,7 @@ def test_weights_stay_while_a_kernel_reads_them(tokenizer: Any, monkeypatch: pyt
 
 
 def test_attention_that_is_worth_threads_has_them(use_threads: Any) -> None:
-    storage, reaches = BlockStorage(512, 2), [Reach(), Reach(window=64)]
+    storage, reaches = BlockStorage(512, 2), [AttentionSpan(), AttentionSpan(window=64)]
 
     def step(*lengths: tuple[int, int]) -> PackedStep:
         chunks: list[Chunk] = []

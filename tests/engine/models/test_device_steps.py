@@ -16,7 +16,7 @@ from trellm import models
 from ...thresholds import thresholds
 from ..support import BLOCK, BlockTable, Chunk
 from .architectures import build
-from .support import BlockStorage, DeviceRows, DeviceStep, PackedStep, Reach, Scoring, attend
+from .support import AttentionSpan, BlockStorage, DeviceRows, DeviceStep, PackedStep, ScoreOptions, attend
 from .test_blocks import last_states, random_history
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -42,10 +42,12 @@ def test_any_history_of_texts_gives_what_the_text_alone_does(name: str, tokenize
         torch.testing.assert_close(state.cpu(), expected, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("reach", [Reach(), Reach(window=7), Reach(chunk=20)])
-@pytest.mark.parametrize("scoring", [Scoring(0.3, None, None), Scoring(0.3, 2.0, torch.tensor([0.5, -1.0, 0.0, 2.0]))])
+@pytest.mark.parametrize("reach", [AttentionSpan(), AttentionSpan(window=7), AttentionSpan(chunk=20)])
+@pytest.mark.parametrize(
+    "scoring", [ScoreOptions(0.3, None, None), ScoreOptions(0.3, 2.0, torch.tensor([0.5, -1.0, 0.0, 2.0]))]
+)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_a_step_of_static_tensors(reach: Reach, scoring: Scoring, dtype: torch.dtype) -> None:
+def test_a_step_of_static_tensors(reach: AttentionSpan, scoring: ScoreOptions, dtype: torch.dtype) -> None:
     """Rows of some width or none, tokens without a slot: the same as a step of chunks that has only the others."""
     torch.manual_seed(0)
     chunks: list[Chunk] = []

@@ -13,7 +13,7 @@ import transformers
 from trellm import Generator, ModelError, OptionError, VocabularyError, generate, models
 
 from ..support import DecoderModel
-from .support import AttentionMasks, Head, Reach, find_head, layer_kinds, unscaled_context
+from .support import AttentionMasks, AttentionSpan, Head, find_head, layer_kinds, unscaled_context
 
 PROMPTS = ["the 12th", "x", "an inning then on"]
 SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64}
@@ -222,10 +222,10 @@ def test_half_precision_runs(tokenizer: Any) -> None:
 
 @pytest.mark.parametrize(
     ("reach", "seen"),
-    [(Reach(), ["11100000", "11111100"]), (Reach(window=2), ["01100000", "00001100"]),
-     (Reach(chunk=4), ["11100000", "00001100"])],
+    [(AttentionSpan(), ["11100000", "11111100"]), (AttentionSpan(window=2), ["01100000", "00001100"]),
+     (AttentionSpan(chunk=4), ["11100000", "00001100"])],
 )  # fmt: skip
-def test_what_layers_see(reach: Reach, seen: list[str]) -> None:
+def test_what_layers_see(reach: AttentionSpan, seen: list[str]) -> None:
     mask = reach.allowed(torch.tensor([[2], [5]]), 8)
     assert mask.shape == (2, 1, 1, 8)
     assert ["".join(map(str, row[0, 0].int().tolist())) for row in mask] == seen

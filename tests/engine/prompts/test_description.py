@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel, Field
 from trellm import OptionError, SchemaError, Vocabulary, generate, models, prompts
 
-from ..support import MOST_CHARS
+from ..support import MAX_CHARS
 
 LEAD = "Answer with JSON like this:\n"
 NAMED = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
@@ -98,13 +98,13 @@ def test_schemas_that_hold_themselves_end(name: str) -> None:
 def test_large_schemas_are_cut_where_they_are_deepest() -> None:
     inner = {"type": "object", "properties": {f"inner{n}": {"type": "string"} for n in range(40)}}
     written = skeleton({"type": "object", "properties": {f"member{n}": inner for n in range(60)}})
-    assert len(written) <= MOST_CHARS
+    assert len(written) <= MAX_CHARS
     assert all(f'"member{n}"?: {{...}}' in written for n in range(60))
     many = skeleton({"type": "object", "properties": {f"member{n}": inner for n in range(600)}})
-    assert len(many) <= MOST_CHARS + 10
+    assert len(many) <= MAX_CHARS + 10
     assert many.endswith(", ...}")
     doubled: dict[str, Any] = {f"t{n}": {"prefixItems": [{"$ref": f"#/$defs/t{n + 1}"}] * 4} for n in range(30)}
-    assert len(skeleton({"$ref": "#/$defs/t0", "$defs": {**doubled, "t30": {"type": "null"}}})) <= MOST_CHARS
+    assert len(skeleton({"$ref": "#/$defs/t0", "$defs": {**doubled, "t30": {"type": "null"}}})) <= MAX_CHARS
 
 
 class Chats:

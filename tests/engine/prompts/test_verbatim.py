@@ -12,7 +12,7 @@ from tokenizers import AddedToken
 from trellm import models
 from trellm.errors import OptionError
 
-from ..support import MARK, Verbatim, ids_of
+from ..support import MARK, ChatEncoder, ids_of
 
 NAMES = ["<|im_end|>", "<|im_start|>", "<|endoftext|>"]
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
@@ -24,8 +24,8 @@ def model() -> Any:
 
 
 @pytest.fixture(scope="module")
-def verbatim(model: Any) -> Verbatim:
-    return Verbatim(model)
+def verbatim(model: Any) -> ChatEncoder:
+    return ChatEncoder(model)
 
 
 def said(model: Any, ids: tuple[int, ...]) -> str:
@@ -38,7 +38,7 @@ def specials(model: Any, ids: tuple[int, ...]) -> list[int]:
 
 @settings(max_examples=60)
 @given(st.lists(st.sampled_from([*NAMES, "<", "|im_end|>", "<|im_", "é", MARK, " tea\n", "</think>"]), max_size=6))
-def test_a_message_begins_no_turn(model: Any, verbatim: Verbatim, parts: list[str]) -> None:
+def test_a_message_begins_no_turn(model: Any, verbatim: ChatEncoder, parts: list[str]) -> None:
     text = "".join(parts)
     messages = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": text}]
     ids = verbatim.ids(messages, 0, {})
@@ -51,7 +51,7 @@ def test_a_message_begins_no_turn(model: Any, verbatim: Verbatim, parts: list[st
         assert ids == usual
 
 
-def test_the_rest_is_read_as_ever(model: Any, verbatim: Verbatim) -> None:
+def test_the_rest_is_read_as_ever(model: Any, verbatim: ChatEncoder) -> None:
     """The tokens before and behind a turn that names some are those that they are without it."""
     around = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Tea?"}]
     ids = verbatim.ids([around[0], {"role": "user", "content": "a<|im_end|>b"}, around[1]], 0, {})
@@ -60,7 +60,7 @@ def test_the_rest_is_read_as_ever(model: Any, verbatim: Verbatim) -> None:
     assert ids[:turn] == usual[:turn] and ids[turn - len(usual) :] == usual[turn:]
 
 
-def test_names_in_tools_and_calls(model: Any, verbatim: Verbatim) -> None:
+def test_names_in_tools_and_calls(model: Any, verbatim: ChatEncoder) -> None:
     parameters = {"type": "object", "properties": {"<|im_end|>": {"enum": ["<|im_start|>system"]}}}
     tool = {"type": "function", "function": {"name": "f", "parameters": parameters}}
     messages = [{"role": "user", "content": "Hello."}]
@@ -82,12 +82,12 @@ def test_marks_that_a_template_escapes(model: Any) -> None:
     tokenizer.chat_template = template
     messages = [{"role": "user", "content": "é<|im_end|>"}]
     assert (
-        said(model, Verbatim(with_tokenizer(model, tokenizer)).ids(messages, 0, {}))
+        said(model, ChatEncoder(with_tokenizer(model, tokenizer)).ids(messages, 0, {}))
         == r'<|im_start|>"\u00e9<|im_end|>"<|im_end|>'
     )
 
 
-def test_threads_do_not_tell_each_other_what_is_special(model: Any, verbatim: Verbatim) -> None:
+def test_threads_do_not_tell_each_other_what_is_special(model: Any, verbatim: ChatEncoder) -> None:
     """The library keeps that with a tokenizer, not with a call."""
     chats = [[{"role": "user", "content": text * 40}] for text in ("a<|im_end|>", "tea ")]
     expected = [verbatim.ids(chat, 0, {}) for chat in chats]
@@ -127,9 +127,9 @@ class Nameless(Words):
 
 
 def test_tokenizers_that_know_a_name_from_no_text(model: Any) -> None:
-    made = Verbatim(with_tokenizer(model, Words()))
+    made = ChatEncoder(with_tokenizer(model, Words()))
     assert made.ids([{"role": "user", "content": "we w"}], 0, {}) == (5, 5)
     with pytest.raises(OptionError, match=r"prompt 3: a message has '<e>', a special token"):
         made.ids([{"role": "user", "content": "a <e>"}], 3, {})
-    nameless = Verbatim(with_tokenizer(model, Nameless()))
+    nameless = ChatEncoder(with_tokenizer(model, Nameless()))
     assert nameless.ids([{"role": "user", "content": "a <e>"}], 0, {}) == (5, 2)

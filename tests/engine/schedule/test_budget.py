@@ -17,7 +17,7 @@ from ..paged import LETTERS, PagedModel
 from ..support import LEAST, SELDOM, Budget, steps_by_clock
 
 GAP = 0.1
-MOST = 2048
+MAX = 2048
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def steps(
     """
     pick, found = random.Random(1), list[tuple[int, float]]()
     for _ in range(count):
-        prompted = budget.prompt_tokens(written, waiting, GAP, MOST)
+        prompted = budget.prompt_tokens(written, waiting, GAP, MAX)
         seconds = machine.seconds(written, prompted) * pick.uniform(1 - noise, 1 + noise)
         budget.note(written, prompted, seconds * (10 if pick.random() < slow else 1))
         found.append((prompted, seconds))
@@ -57,7 +57,7 @@ def steps(
 
 def planned(budget: Budget, written: int, waiting: int) -> int:
     """What is planned, but where the texts are to be seen alone."""
-    return budget.prompt_tokens(written, waiting, GAP, MOST) or budget.prompt_tokens(written, waiting, GAP, MOST)
+    return budget.prompt_tokens(written, waiting, GAP, MAX) or budget.prompt_tokens(written, waiting, GAP, MAX)
 
 
 def begun(machine: Machine) -> Budget:
@@ -138,7 +138,7 @@ def test_a_machine_that_becomes_slower_or_quicker_is_known_as_that(times: float)
     other = Machine(times * SMALL.fixed, times * SMALL.each_text, times * SMALL.each_token)
     steps(budget, other, 8, 8, 40)
     prompted = planned(budget, 8, 8)
-    assert 0.8 * GAP < other.seconds(8, prompted) < 1.2 * GAP or prompted == MOST
+    assert 0.8 * GAP < other.seconds(8, prompted) < 1.2 * GAP or prompted == MAX
 
 
 costs = st.floats(1e-4, 1.0)
@@ -146,7 +146,7 @@ costs = st.floats(1e-4, 1.0)
 
 @given(
     machine=st.builds(Machine, costs, costs, costs),
-    noted=st.lists(st.tuples(st.integers(0, 300), st.integers(0, MOST), st.just(0.0) | costs), max_size=6),
+    noted=st.lists(st.tuples(st.integers(0, 300), st.integers(0, MAX), st.just(0.0) | costs), max_size=6),
     gap=st.floats(1e-300, 1e305),
 )
 def test_whatever_was_noted_a_plan_is_within_its_bounds(
@@ -155,9 +155,9 @@ def test_whatever_was_noted_a_plan_is_within_its_bounds(
     budget = Budget()
     for written, prompted, seconds in noted:
         budget.note(written, prompted, seconds)
-        beside, alone = (budget.prompt_tokens(several, 3, gap, MOST) for several in (written, 0))
-        assert beside == 0 or LEAST <= beside <= MOST
-        assert LEAST <= alone <= MOST
+        beside, alone = (budget.prompt_tokens(several, 3, gap, MAX) for several in (written, 0))
+        assert beside == 0 or LEAST <= beside <= MAX
+        assert LEAST <= alone <= MAX
         assert budget.seconds(written, prompted) >= 0
     for _ in range(100):
         budget.note(4, 100, machine.seconds(4, 100))

@@ -14,7 +14,7 @@ from trellm.guides.automata.byte_table import byte_table
 from trellm.guides.automata.charsets import ALL, character_rows, normalise, partition, segments_of
 from trellm.guides.automata.conditions import Automaton, without
 
-from ..json_schema.support import Together, automaton
+from ..json_schema.support import JointConditions, automaton
 from ..support import Table, minimise, parse
 
 PARTS = ["a", "b", "é", "[^a]", "[a-z]", "(a|é)", "(ab|b)*", "a{0,2}", "(é|ab){1,2}", ".", r"\w?", "😀", "[一-龥]"]
@@ -44,7 +44,7 @@ def test_what_expressions_have_in_common(seed: int) -> None:
     random = Random(seed)
     patterns = expressions(seed, 3)[: 1 + seed % 3]
     wanted = [random.random() < 0.6 for _ in patterns]
-    machine = automaton(Together([parse(pattern) for pattern in patterns]), wanted)
+    machine = automaton(JointConditions([parse(pattern) for pattern in patterns]), wanted)
     fewer = without(machine, TEXTS[3:9])
     for text in TEXTS:
         expected = all(
@@ -56,7 +56,7 @@ def test_what_expressions_have_in_common(seed: int) -> None:
 
 @pytest.mark.parametrize("pattern", expressions(9, 8))
 def test_bytes_and_back(pattern: str) -> None:
-    machine = automaton(Together([parse(pattern)]), [True])
+    machine = automaton(JointConditions([parse(pattern)]), [True])
     transitions, accepting = minimise(np.array(machine.rows, np.int32), np.array(machine.accepting))
     table = byte_table(segments_of(machine.atoms), transitions, accepting, 10_000, lambda most: LimitError(str(most)))
     for text in TEXTS:

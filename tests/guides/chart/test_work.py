@@ -7,7 +7,7 @@ from trellm import Limits, Vocabulary
 from trellm.errors import LimitError
 from trellm.guides import CFGGuide, RegexGuide, laws, mask_within
 
-from ..support import MOST, LiftedGuide
+from ..support import LIMIT, LiftedGuide
 from ..vocabularies import SMALL
 
 # States with many items, with many entries, and with many origins.
@@ -64,7 +64,7 @@ def test_ambiguous_states_take_no_more_than_the_square_of_the_text(grammar: str,
 def test_a_guide_is_as_it_was_after_a_limit(grammar: str, turn: bytes, work: int) -> None:
     guide, other = CFGGuide(grammar, SMALL), CFGGuide(grammar, SMALL)
     meter = guide.automaton.meter
-    meter.counts[MOST] = work
+    meter.counts[LIMIT] = work
     state, place = guide.start, other.start
     refused = False
     for byte in 60 * turn:
@@ -73,13 +73,13 @@ def test_a_guide_is_as_it_was_after_a_limit(grammar: str, turn: bytes, work: int
                 ask(state)
             except LimitError:
                 refused = True
-        meter.counts[MOST] = Limits().work
+        meter.counts[LIMIT] = Limits().work
         assert guide.mask(state).tobytes() == other.mask(place).tobytes()
         assert guide.distance(state) == other.distance(place)
         state, place = guide.advance(state, byte), other.advance(place, byte)
-        meter.counts[MOST] = work
+        meter.counts[LIMIT] = work
     assert refused == (work < 100_000)
-    meter.counts[MOST] = Limits().work
+    meter.counts[LIMIT] = Limits().work
     laws.check_state(guide, state, laws.Random(0), 40)
 
 

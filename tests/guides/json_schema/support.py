@@ -1,6 +1,6 @@
 """The parts of the compiler of schemas that its tests look at, each named in this place alone."""
 
-from trellm.guides.automata.conditions import Together, automaton
+from trellm.guides.automata.conditions import JointConditions, automaton
 from trellm.guides.json_schema.algebra import numbers, objects, strings
 from trellm.guides.json_schema.algebra.alternatives import absorbed
 from trellm.guides.json_schema.algebra.cases import ANY_NUMBER, ANY_STRING, Number, Object, Rational, Rule, String
@@ -41,6 +41,7 @@ __all__ = [
     "Escapes",
     "Formula",
     "Formulas",
+    "JointConditions",
     "Number",
     "Object",
     "PatternLanguage",
@@ -49,7 +50,6 @@ __all__ = [
     "Spelling",
     "String",
     "StringLowering",
-    "Together",
     "absorbed",
     "all_spelt",
     "automaton",

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from trellm.guides.json_schema.lower.rules import MOST, Measures
+from trellm.guides.json_schema.lower.rules import MAX_LENGTH, Measures
 
 
 def any_value(random: Random, depth: int) -> Any:
@@ -66,4 +66,4 @@ def test_parts_that_are_shared_are_measured_once() -> None:
     assert Measures(None).of(value).length == 3 * 2**20 + 3 * (2**20 - 1)
     for _ in range(100_000):
         value = [value, value]
-    assert Measures(None).of(value).length == MOST
+    assert Measures(None).of(value).length == MAX_LENGTH

@@ -10,7 +10,7 @@ import pytest
 
 from ...thresholds import thresholds
 from ...watching import failing_at, watched
-from .support import Counting, Together, automaton, parse
+from .support import Counting, JointConditions, automaton, parse
 
 MANY = "^(?:" + "|".join(f"{first}[0-9a-f]{{{count}}}{first}" for count, first in enumerate("ghijklmn", 4)) + ")$"
 
@@ -28,7 +28,7 @@ def everywhere(counted: Counting) -> Iterator[object]:
 
 def test_an_interrupted_search_for_common_characters_is_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
     def made() -> Counting:
-        return Counting(automaton(Together([parse(MANY)]), [True]))
+        return Counting(automaton(JointConditions([parse(MANY)]), [True]))
 
     thresholds(monkeypatch, common_characters_at_once=2)
     expected = list(everywhere(made()))
@@ -42,7 +42,7 @@ def test_an_interrupted_search_for_common_characters_is_begun_again(monkeypatch:
 
 
 def test_ways_are_told_when_all_are_found() -> None:
-    counted = Counting(automaton(Together([parse(MANY)]), [True]))
+    counted = Counting(automaton(JointConditions([parse(MANY)]), [True]))
     kept: dict[int, dict[int, int]] = {}
 
     class Watched(dict[int, dict[int, int]]):

@@ -17,7 +17,7 @@ from trellm.guides import CFGGuide, ChoiceGuide, JSONGuide, RegexGuide, laws, ma
 
 from ..naive_masks import naive_mask
 from ..regex.naive_guide import PartialMatchGuide
-from ..support import FAR, MOST, NEVER, LiftedGuide
+from ..support import FAR, LIMIT, NEVER, LiftedGuide
 from ..vocabularies import CHARACTERS, PIECEMEAL, SMALL
 
 SINGLES = Vocabulary.from_bytes()
@@ -317,12 +317,12 @@ def test_a_guide_knows_the_same_after_a_limit_was_met() -> None:
     meter = guide.automaton.meter
     stopped = 0
     for most in (2_000, 5_000, 20_000, 50_000, 100_000):
-        meter.counts[MOST] = most
+        meter.counts[LIMIT] = most
         with contextlib.suppress(LimitError), meter:
             guide.distance(guide.start)
         stopped += meter.spent > most
     assert stopped > 2
-    meter.counts[MOST] = Limits().work
+    meter.counts[LIMIT] = Limits().work
     assert guide.distance(guide.start) == expected
     laws.closes_in_time(guide, expected, Random(1))
 

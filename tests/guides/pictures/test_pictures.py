@@ -23,7 +23,7 @@ from trellm.guides import (
     TaggedGuide,
 )
 from trellm.guides.pictures import Arrow, Drawable, Picture, PictureNode
-from trellm.guides.pictures.automata import Minimal, graph_in_words, state_in_words
+from trellm.guides.pictures.automata import MinimalAutomaton, graph_in_words, state_in_words
 
 from ..tagged.support import AfterGuide
 
@@ -190,7 +190,7 @@ class Substrings:
 
 def test_any_finite_automaton_can_be_made_small_and_drawn() -> None:
     tree = Substrings("abbb")
-    small = Minimal.of(tree, 50)
+    small = MinimalAutomaton.of(tree, 50)
     assert (len(tree.states), len(small.dfa)) == (8, 5)
     assert tree.states[small.states[0]] == ""
     for part in ("", "a", "abbb", "bb", "aa", "ba"):
@@ -200,7 +200,7 @@ def test_any_finite_automaton_can_be_made_small_and_drawn() -> None:
         assert (state >= 0) == (part in tree.states), part
     assert small.picture(lambda state: tree.states[state]).nodes[0] == PictureNode("0", "final", "")
     with pytest.raises(LimitError, match="raise max_states"):
-        Minimal.of(Substrings("abbb"), 4)
+        MinimalAutomaton.of(Substrings("abbb"), 4)
 
 
 def test_the_quotations_of_a_short_context() -> None:

@@ -7,7 +7,7 @@ from trellm import AnyOf, Phrase
 from trellm.errors import OptionError
 from trellm.serve import Settings
 
-from ..support import COPIES, ConstraintCompiler, ConstraintSpec, Metrics, Refusals, key_bytes
+from ..support import COPIES, ConstraintCompiler, ConstraintSpec, Metrics, RefusalCache, key_bytes
 
 
 def test_what_was_asked_for_weighs_as_well() -> None:
@@ -27,7 +27,7 @@ def test_what_was_asked_for_weighs_as_well() -> None:
 
 def test_refusals_are_bounded_by_what_they_hold() -> None:
     """And remembered without the frames that they went through, in which there is all of a request."""
-    refusals = Refusals(100_000)
+    refusals = RefusalCache(100_000)
     for number in range(50):
         refusals.add(("plan", str(number) * 1000), OptionError(str(number)))
         refusals.add(("plan", str(number) * 1000), OptionError(str(number)))

@@ -12,7 +12,7 @@ from trellm.serve import Settings
 
 from ...thresholds import thresholds
 from ..conftest import HANGS, turned
-from ..support import DOUBLED, LONGER, ConstraintCompiler, Line, Meter, Metrics, spend
+from ..support import DOUBLED, LONGER, CompileQueue, ConstraintCompiler, Meter, Metrics, spend
 
 
 @dataclass(eq=False)
@@ -23,7 +23,7 @@ class Asked:
 
 
 def test_short_texts_go_first_and_nobody_waits_for_ever() -> None:
-    made = Line(2)
+    made = CompileQueue(2)
     large, small, gone = Asked(0.0, 1023), Asked(1.0, 127), Asked(2.0, is_over=True)
     later = Asked(3 * DOUBLED + 0.1, 127)
     several = [large, small, later, gone]
@@ -33,7 +33,7 @@ def test_short_texts_go_first_and_nobody_waits_for_ever() -> None:
 
 
 def test_what_takes_long_gives_way_to_what_was_not_tried() -> None:
-    made = Line(3)
+    made = CompileQueue(3)
     first, second, third, fourth = (Asked(float(number)) for number in range(4))
     for each in (first, second, third):
         made.add(each)

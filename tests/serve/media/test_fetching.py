@@ -17,7 +17,7 @@ from trellm.serve import MediaFetcher
 
 from ..support import FetchError, is_public
 
-MOST = 1000
+MAX = 1000
 WAITS = b"WAITS"
 """An answer that ends so has no end: what stands before is sent, and the connection is kept."""
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\n"
@@ -99,7 +99,7 @@ def fetched(
         with ThreadPoolExecutor(2) as pool:
             async with serving(answers, context) as peer:
                 try:
-                    return await fetcher.fetch(url.replace("PORT", str(peer.port)), "image", MOST, pool), peer
+                    return await fetcher.fetch(url.replace("PORT", str(peer.port)), "image", MAX, pool), peer
                 except FetchError as error:
                     return str(error), peer
 
@@ -276,7 +276,7 @@ def test_what_takes_too_long_is_given_up() -> None:
     async def run() -> str:
         with ThreadPoolExecutor(1) as pool:
             try:
-                await replace(HERE, seconds=0.2, resolve=resolved).fetch("http://images.test/", "image", MOST, pool)
+                await replace(HERE, seconds=0.2, resolve=resolved).fetch("http://images.test/", "image", MAX, pool)
             except FetchError as error:
                 return str(error)
             finally:

@@ -131,7 +131,7 @@ class From:
 @pytest.mark.parametrize("stop", ["a", '"'])
 def test_stop_strings_where_a_call_is_required(name: str, stop: str) -> None:
     """They cut no call, and no beginning of one, however it comes in pieces."""
-    required = tool_calls.Choice("required", frozenset(tool.name for tool in LISTED))
+    required = tool_calls.ToolChoice("required", frozenset(tool.name for tool in LISTED))
     plan = form_of(name, is_text=True).plan(LISTED, required, stop=(stop,))
     guide: Any = plan.guide
     for seed in range(2):

@@ -15,7 +15,7 @@ from math import gcd, lcm
 from typing import NamedTuple
 
 from .....kernels.answers import DEAD, NEVER
-from ....automata.dfa import Numbers
+from ....automata.dfa import StateNumbering
 from ....limits import spend
 from ...algebra import numbers
 from ...algebra.cases import Number
@@ -24,15 +24,15 @@ from .literals import Units, compared, factors, greatest, in_units, member_withi
 START, WHOLE, POINT, FRACTION = range(4)
 POINT_BYTE, ZERO_BYTE = 0x2E, 0x30
 
-MOST_LEAVES, MOST_PARTS = 32, 3
+MAX_LEAVES, MAX_PARTS = 32, 3
 """Maximum number of parts of a set with groups that are examined, and of those used, for distances."""
-SIGNIFICANT, MOST_WHOLE, MOST_ZEROS, MOST_PADDED = 17, 16, 3, 6
+SIGNIFICANT, MAX_WHOLE, MAX_ZEROS, MAX_PADDED = 17, 16, 3, 6
 """Limits of floats as json.dumps writes them: significant digits; digits before the point; zeros between the point and
 the first significant digit; and places of a fraction that may end in 0."""
-LONGEST_FLOAT = MOST_ZEROS + SIGNIFICANT
+LONGEST_FLOAT = MAX_ZEROS + SIGNIFICANT
 
 
-class Beginning(NamedTuple):
+class DigitPrefix(NamedTuple):
     """The digits read so far as a number, and how many stand before and after the point, as far as they matter.
 
     most: maximum number of digits after the point
@@ -45,7 +45,7 @@ class Beginning(NamedTuple):
     most: int
 
 
-class Grid(NamedTuple):
+class DecimalGrid(NamedTuple):
     """Numbers from `first` to `last`, in units, with at most `places` places after the point."""
 
     first: int
@@ -69,7 +69,7 @@ class Decimals:
         self._factors = sorted(factors(case, self._places) - {1})
         self._whole = [(bound // self._unit, len(str(bound // self._unit))) for bound in self._bounds]
         self._most_whole = 1 + max((count for _, count in self._whole), default=0)
-        self._counted = max(self._most_whole, MOST_WHOLE + 1 if plain else 0)
+        self._counted = max(self._most_whole, MAX_WHOLE + 1 if plain else 0)
         self._beyond = 10**self._most_whole
         factor = lcm(*self._factors)
         # With powers of ten as factors only the digit 0 is special.
@@ -78,21 +78,21 @@ class Decimals:
         self._greatest = greatest(self._set)
         # With so many more digits every possible remainder has a member, if there is no upper bound.
         self._enough = self._most_whole + len(f"{factor:x}") * 5 // 4 + 2
-        self._numbers: Numbers[tuple[object, ...]] = Numbers()
-        self._beginnings: dict[int, Beginning] = {}
+        self._numbers: StateNumbering[tuple[object, ...]] = StateNumbering()
+        self._beginnings: dict[int, DigitPrefix] = {}
         self._leads: dict[int, list[int]] = {}
         self._remainders: dict[int, int] = {}
-        self._classes: Numbers[tuple[int, ...]] = Numbers()
+        self._classes: StateNumbering[tuple[int, ...]] = StateNumbering()
         self._far: dict[int, int] = {}
         self._needed: dict[int, int] = {}
-        self.start = self._numbered((), Beginning(START, 0, 0, 0, 0))
+        self.start = self._numbered((), DigitPrefix(START, 0, 0, 0, 0))
 
     def moves(self, state: int) -> dict[int, int]:
         """Return the live transitions of a state."""
         begun = self._beginnings[state]
         found: dict[int, int] = {}
         if begun.phase == WHOLE and self._case.notation != "integer":
-            after = self._behind(Beginning(POINT, begun.digits, begun.whole, 0, self._most_places(begun.whole)))
+            after = self._behind(DigitPrefix(POINT, begun.digits, begun.whole, 0, self._most_places(begun.whole)))
             if self.needed(after) < NEVER:
                 found[POINT_BYTE] = after
         if begun.phase == WHOLE and begun.digits >= self._beyond and not self._plain:
@@ -116,7 +116,7 @@ class Decimals:
                 found[ZERO_BYTE + digit] = after
         return found
 
-    def _alike(self, begun: Beginning) -> list[int]:
+    def _alike(self, begun: DigitPrefix) -> list[int]:
         """Return the starts of ranges of digits with the same successor, and 10 at the end."""
         phase, digits, whole, places, _ = begun
         if not self._are_digits_alike:
@@ -132,7 +132,7 @@ class Decimals:
             equal = (bound * 10 // power % 10 for bound in self._bounds if bound // power == digits)
         return sorted({0, 1, 10, *(cut for digit in equal for cut in (digit, digit + 1))})
 
-    def _after(self, begun: Beginning, digit: int) -> int:
+    def _after(self, begun: DigitPrefix, digit: int) -> int:
         """Return the state after one more digit, DEAD if it is refused."""
         phase, digits, whole, places, most = begun
         if phase == WHOLE and not whole:
@@ -141,14 +141,14 @@ class Decimals:
             return self._before(10 * digits + digit, whole + 1 if digits or digit else 0)
         if self._plain:
             if not whole and not digits:
-                most = MOST_PADDED if places > MOST_ZEROS else places + SIGNIFICANT if digit else LONGEST_FLOAT
+                most = MAX_PADDED if places > MAX_ZEROS else places + SIGNIFICANT if digit else LONGEST_FLOAT
             if places == most:
                 return DEAD
-            return self._behind(Beginning(FRACTION, 10 * digits + digit, whole, places + 1, most))
+            return self._behind(DigitPrefix(FRACTION, 10 * digits + digit, whole, places + 1, most))
         if places < self._places:
-            return self._behind(Beginning(FRACTION, 10 * digits + digit, whole, places + 1, most))
+            return self._behind(DigitPrefix(FRACTION, 10 * digits + digit, whole, places + 1, most))
         # Digits after the last place that matters do not change the interval.
-        return self._behind(Beginning(FRACTION, digits + (digit > 0 and digits % 10 == 0), whole, places, most))
+        return self._behind(DigitPrefix(FRACTION, digits + (digit > 0 and digits % 10 == 0), whole, places, most))
 
     def _most_places(self, whole: int) -> int:
         """Return the maximum number of fraction digits after `whole` digits before the point."""
@@ -165,9 +165,9 @@ class Decimals:
         told = self._leading(min(whole, self._most_whole) or 1)
         relations = (-1 if digits < bound else digits > bound for bound in told)
         key = (WHOLE, whole, self._class(digits * self._unit) if self._factors else 0, *relations)
-        return self._numbered(key, Beginning(WHOLE, digits, whole, 0, 0))
+        return self._numbered(key, DigitPrefix(WHOLE, digits, whole, 0, 0))
 
-    def _behind(self, begun: Beginning) -> int:
+    def _behind(self, begun: DigitPrefix) -> int:
         """Return the state of a prefix with a point."""
         phase, digits, whole, places, most = begun
         power = 10 ** (self._places - places)
@@ -178,11 +178,11 @@ class Decimals:
             key.append(places)
         if self._plain:
             is_zero = not whole and not digits
-            is_done = places <= MOST_PADDED or digits % 10 > 0
-            key += ("0", places) if is_zero else ("", most - places, max(MOST_PADDED - places, 0), is_done)
+            is_done = places <= MAX_PADDED or digits % 10 > 0
+            key += ("0", places) if is_zero else ("", most - places, max(MAX_PADDED - places, 0), is_done)
         return self._numbered(tuple(key), begun)
 
-    def _numbered(self, key: tuple[object, ...], begun: Beginning) -> int:
+    def _numbered(self, key: tuple[object, ...], begun: DigitPrefix) -> int:
         state = self._numbers[key]
         self._beginnings.setdefault(state, begun)
         return state
@@ -212,17 +212,19 @@ class Decimals:
             known = self._remainders[value] = self._classes[tuple(future)]
         return known
 
-    def _wholes(self, begun: Beginning, more: int) -> list[Grid]:
+    def _wholes(self, begun: DigitPrefix, more: int) -> list[DecimalGrid]:
         """Return the numbers with `more` further digits before the point, and any fraction."""
         power, whole = 10**more, begun.whole + more
         if self._plain:
             if more:
                 first, last = begun.digits * power * self._unit, (begun.digits + 1) * power * self._unit - 1
-                return [Grid(first, last, SIGNIFICANT - whole)]
+                return [DecimalGrid(first, last, SIGNIFICANT - whole)]
             return self._grids(begun.digits, whole, 0, self._most_places(whole))
-        return [Grid(begun.digits * power * self._unit, (begun.digits + 1) * power * self._unit - 1, self._places)]
+        return [
+            DecimalGrid(begun.digits * power * self._unit, (begun.digits + 1) * power * self._unit - 1, self._places)
+        ]
 
-    def _grids(self, digits: int, whole: int, places: int, most: int) -> list[Grid]:
+    def _grids(self, digits: int, whole: int, places: int, most: int) -> list[DecimalGrid]:
         """Return the numbers that at least one further fraction digit can make of a prefix.
 
         If the prefix is itself a member, further zeros are told apart only where they matter.
@@ -231,20 +233,20 @@ class Decimals:
         first, last = digits * power, (digits + 1) * power - 1
         if not self._plain:
             # Digits after the last place that matters act like the next number.
-            return [Grid(first, last + (places == self._places and digits % 10 == 0), self._places)]
+            return [DecimalGrid(first, last + (places == self._places and digits % 10 == 0), self._places)]
         if whole or digits:
-            return [Grid(first + (places >= MOST_PADDED), last, most)] if places < most else []
-        grids = [Grid(0, last, MOST_PADDED)] if places < MOST_PADDED else []
-        for zeros in range(places, MOST_ZEROS + 1):
+            return [DecimalGrid(first + (places >= MAX_PADDED), last, most)] if places < most else []
+        grids = [DecimalGrid(0, last, MAX_PADDED)] if places < MAX_PADDED else []
+        for zeros in range(places, MAX_ZEROS + 1):
             power = 10 ** (self._places - zeros - 1)
-            grids.append(Grid(power, 10 * power - 1, zeros + SIGNIFICANT))
+            grids.append(DecimalGrid(power, 10 * power - 1, zeros + SIGNIFICANT))
         return grids
 
-    def _most_more(self, begun: Beginning) -> int:
+    def _most_more(self, begun: DigitPrefix) -> int:
         """Return an exclusive limit on further whole digits that make a difference."""
         if not begun.digits:
             return 1
-        most = MOST_WHOLE + 1 - begun.whole if self._plain else self._enough
+        most = MAX_WHOLE + 1 - begun.whole if self._plain else self._enough
         if self._greatest is None:
             return most
         return next((more for more in range(most) if begun.digits * 10**more * self._unit > self._greatest), most)
@@ -253,11 +255,11 @@ class Decimals:
         """Test whether a text may end in a state."""
         return self._ends(self._set, self._beginnings[state])
 
-    def _ends(self, one: Units, begun: Beginning) -> bool:
+    def _ends(self, one: Units, begun: DigitPrefix) -> bool:
         phase, digits, _, places, _ = begun
         if phase == WHOLE:
             return not self._plain and self._has(one, digits * self._unit, real=False)
-        if phase != FRACTION or (self._plain and places > MOST_PADDED and digits % 10 == 0):
+        if phase != FRACTION or (self._plain and places > MAX_PADDED and digits % 10 == 0):
             return False
         return self._has(one, digits * 10 ** (self._places - places), real=True)
 
@@ -286,13 +288,13 @@ class Decimals:
         """A few parts of the set without groups; one of them is unbounded if the set is."""
         if not self._set.groups:
             return [self._set]
-        found = [in_units(leaf, self._places) for leaf in islice(numbers.leaves(self._case), MOST_LEAVES)]
+        found = [in_units(leaf, self._places) for leaf in islice(numbers.leaves(self._case), MAX_LEAVES)]
         found.sort(key=lambda one: one.step)
         case = numbers.intersect(self._case, Number(minimum=self._beyond))
         endless = () if case is None or self._greatest is not None else islice(numbers.leaves(case), 1)
-        return [*(in_units(leaf, self._places) for leaf in endless), *found[: MOST_PARTS - 1]]
+        return [*(in_units(leaf, self._places) for leaf in endless), *found[: MAX_PARTS - 1]]
 
-    def _fewest(self, one: Units, begun: Beginning) -> int:
+    def _fewest(self, one: Units, begun: DigitPrefix) -> int:
         """Return the fewest bytes from a prefix with a digit to the end of a member of a set."""
         phase, digits, whole, places, most = begun
         if phase != WHOLE:
@@ -312,11 +314,11 @@ class Decimals:
                 fewest = min(fewest, more + 1 + self._fewest_places(one, self._wholes(begun, more), 0))
         return fewest
 
-    def _fewest_places(self, one: Units, grids: list[Grid], places: int) -> int:
+    def _fewest_places(self, one: Units, grids: list[DecimalGrid], places: int) -> int:
         """Return the fewest further digits after `places` that make a member on a grid; NEVER if none do."""
         return min((count - places for grid in grids for count in self._counts(one, grid, places)), default=NEVER)
 
-    def _counts(self, one: Units, grid: Grid, places: int) -> Iterator[int]:
+    def _counts(self, one: Units, grid: DecimalGrid, places: int) -> Iterator[int]:
         """Yield the least number of places with which a member is on a grid, if any."""
         for count in range(places + 1, max(grid.places, places + 1) + 1):
             spend(200)

@@ -10,7 +10,7 @@ from fractions import Fraction
 from math import lcm
 from typing import NamedTuple
 
-from ....kept import kept
+from ....cached import cached
 from ....limits import spend
 from ....syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Repeat, Sequence
 from ...algebra.cases import Number, Rational
@@ -156,7 +156,7 @@ def _is_in_group(group: tuple[Units, ...], value: int, notation: str) -> bool:
     return any(_member(one, (), value, value, 1, (), frozenset(), notation) is not None for one in group)
 
 
-@kept(1024, 1 << 20)
+@cached(1024, 1 << 20)
 def decimal_step(step: Rational) -> tuple[int, int]:
     """Return P and m of a step P / 10^m."""
     places = decimal_places(step)
@@ -164,7 +164,7 @@ def decimal_step(step: Rational) -> tuple[int, int]:
     return int(step * 10**places), places
 
 
-@kept(4096, 1 << 20)
+@cached(4096, 1 << 20)
 def decimal_places(value: Rational) -> int | None:
     """Return the number of decimal places of a number; None if it is no decimal number."""
     twos, rest = _power(value.denominator, 2)
@@ -181,9 +181,9 @@ def _power(number: int, prime: int) -> tuple[int, int]:
     return count, number
 
 
-MOST_POINTS = 32
+MAX_POINTS = 32
 """Maximum number of positions for the point of a constant."""
-LEAST_PLAIN, MOST_PLAIN = -4, 15
+MIN_PLAIN, MAX_PLAIN = -4, 15
 """json.dumps writes no exponent if it is in this range, inclusive."""
 
 Places = Callable[[int, int], Iterable[int]]
@@ -236,13 +236,13 @@ def places_of_points(count: int, plain: int, own: Iterable[int] = ()) -> Iterabl
     plain: position of the point without an exponent; own: exponents that the schema writes
     """
     first, last = min(plain, 0), max(plain, count)
-    near = range(first, last + 1) if last - first < MOST_POINTS else (1, count, plain)
+    near = range(first, last + 1) if last - first < MAX_POINTS else (1, count, plain)
     return {*near, *(plain - exponent for exponent in own)}
 
 
 def places_of_serialisers(count: int, plain: int) -> Iterable[int]:
     """Return positions as `places_of_points`, for a number that the schema does not write."""
-    return (plain,) if LEAST_PLAIN < plain <= MOST_PLAIN + 1 else {1, plain}
+    return (plain,) if MIN_PLAIN < plain <= MAX_PLAIN + 1 else {1, plain}
 
 
 def written_exponents(texts: Iterable[str]) -> frozenset[int]:
@@ -250,7 +250,7 @@ def written_exponents(texts: Iterable[str]) -> frozenset[int]:
     return frozenset(int(exponent) for _, _, exponent in (text.lower().partition("e") for text in texts) if exponent)
 
 
-@kept(1024, 1 << 20)
+@cached(1024, 1 << 20)
 def tail(exponent: int, has_point: bool, notation: str | None) -> Node:
     """Return what follows a mantissa: zeros of its fraction, and the exponent; NOTHING if the notation forbids it."""
     if notation == "integer":
@@ -292,7 +292,7 @@ def number_text(value: Rational, real: bool) -> str:
     exponent = len(digits) - places - 1
     digits = digits.rstrip("0") or "0"
     sign = "-" if value < 0 else ""
-    if value == 0 or LEAST_PLAIN <= exponent <= MOST_PLAIN:
+    if value == 0 or MIN_PLAIN <= exponent <= MAX_PLAIN:
         if exponent < 0:
             digits, exponent = "0" * -exponent + digits, 0
         digits = digits.ljust(exponent + 2, "0")

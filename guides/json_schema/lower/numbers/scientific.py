@@ -5,7 +5,7 @@ it a multiple. A state is the relevant part of a mantissa; the set of exponents 
 digits M, `places` of them after the point, and the exponent e, a number is M * 10^(e - places). If M does not end in 0,
 it is a multiple of P / 10^m iff e - places + m is at least the number of zeros that make M a multiple of P.
 
-A set of exponents is an integer with bit `exponent - LEAST_EXPONENT` set for each member. Leading zeros and `+` do not
+A set of exponents is an integer with bit `exponent - MIN_EXPONENT` set for each member. Leading zeros and `+` do not
 matter. States within exponents: `(E, members)` after the `e`; `(FIRST, natural, ends)` before the first nonzero digit,
 where bit n of `natural` stands for the number n; `(FURTHER, ends, tens, hundreds)` after it, with bits for the next
 digit, and for the next two.
@@ -21,14 +21,14 @@ from math import lcm
 from typing import Any
 
 from .....kernels.answers import NEVER
-from ....automata.dfa import Numbers
-from ....kept import kept
+from ....automata.dfa import StateNumbering
+from ....cached import cached
 from ....limits import spend
 from ...algebra.cases import Number, Rational
 from ...algebra.numbers import contains
 from .literals import compared, decimal_places, decimal_step, parts
 
-LEAST_EXPONENT, GREATEST_EXPONENT = -324, 308
+MIN_EXPONENT, GREATEST_EXPONENT = -324, 308
 """Range of the exponents of finite floats."""
 E, FIRST, FURTHER = range(10, 13)
 PLUS_BYTE, MINUS_BYTE, ZERO_BYTE = b"+-0"
@@ -38,26 +38,26 @@ Come = tuple[int, ...]
 
 def between(least: int, greatest: int) -> int:
     """Return the set of exponents from `least` to `greatest`, clipped to those of floats."""
-    low, high = max(least, LEAST_EXPONENT), min(greatest, GREATEST_EXPONENT)
-    return 0 if low > high else (1 << (high + 1 - LEAST_EXPONENT)) - (1 << (low - LEAST_EXPONENT))
+    low, high = max(least, MIN_EXPONENT), min(greatest, GREATEST_EXPONENT)
+    return 0 if low > high else (1 << (high + 1 - MIN_EXPONENT)) - (1 << (low - MIN_EXPONENT))
 
 
-PLAIN_EXPONENTS = between(16, GREATEST_EXPONENT) | between(LEAST_EXPONENT, -5)
+PLAIN_EXPONENTS = between(16, GREATEST_EXPONENT) | between(MIN_EXPONENT, -5)
 """Exponents that json.dumps writes, with a sign and two or three digits."""
 
 
 def _natural(members: int) -> int:
     """Return the members from 0 up: bit n is set for n."""
-    return members >> -LEAST_EXPONENT
+    return members >> -MIN_EXPONENT
 
 
 def _mirrored(members: int) -> int:
     """Return the members from 0 down, negated: bit n is set for -n."""
-    width = 1 - LEAST_EXPONENT
+    width = 1 - MIN_EXPONENT
     return int(f"{members & ((1 << width) - 1):0{width}b}"[::-1], 2)
 
 
-@kept(4096, 1 << 20)
+@cached(4096, 1 << 20)
 def exponent_moves(come: Come, *, plain: bool) -> tuple[tuple[int, Come], ...]:
     """Return the live transitions of a state as (byte, state). plain: as json.dumps writes exponents"""
     digits = ((ZERO_BYTE + digit, _after(come, digit, plain)) for digit in range(10))
@@ -106,13 +106,13 @@ START, ZERO, ZERO_POINT, ZERO_FRACTION, MANTISSA, POINT, FRACTION = range(7)
 POINT_BYTE = 0x2E
 GREATEST_DIGITS = "17976931348623157"
 """Digits of the greatest float."""
-MOST_PLACES = 16
+MAX_PLACES = 16
 """Maximum number of fraction digits that json.dumps writes before an exponent."""
-MOST_REMAINDERS = 128
+MAX_REMAINDERS = 128
 """Maximum number of remainders tracked in fractions; beyond it, exponents follow whole digits only."""
 EXPONENTS_FROM = 10**16
 """json.dumps writes floats from here on with an exponent. Sets of smaller multiples have no exponents."""
-MOST_WRITTEN_OUT = 4
+MAX_WRITTEN_OUT = 4
 """json.dumps writes numbers below 1 with up to this many decimal places without an exponent."""
 
 Beginning = tuple[Any, ...]
@@ -127,7 +127,7 @@ def has_exponents(case: Number) -> bool:
     if case.multiple_of is None:
         return True
     is_large = case.maximum is None or case.maximum >= EXPONENTS_FROM
-    return is_large or decimal_step(case.multiple_of)[1] > MOST_WRITTEN_OUT
+    return is_large or decimal_step(case.multiple_of)[1] > MAX_WRITTEN_OUT
 
 
 def remainders(case: Number) -> Iterator[int]:
@@ -147,7 +147,7 @@ def fraction_places(case: Number) -> int | None:
     product = 1
     for whole in remainders(case):
         product *= whole
-    return 0 if case.either or product > MOST_REMAINDERS else MOST_PLACES
+    return 0 if case.either or product > MAX_REMAINDERS else MAX_PLACES
 
 
 class Scientific:
@@ -160,12 +160,12 @@ class Scientific:
         self._case = case
         self._plain = plain
         most = fraction_places(case)
-        self._most_places = MOST_PLACES if plain and most is None else most
+        self._most_places = MAX_PLACES if plain and most is None else most
         self._remainders = 1 if most is None else lcm(*remainders(case))
         self._marks = sorted({GREATEST_DIGITS, *(digits_of(value)[0] for value in compared(case) if value > 0)})
         self._longest = max(map(len, self._marks))
         self._has_zero = not plain and contains(case, 0, "real")
-        self._numbers: Numbers[tuple[object, ...]] = Numbers()
+        self._numbers: StateNumbering[tuple[object, ...]] = StateNumbering()
         self._beginnings: dict[int, Beginning] = {}
         self._goes_on: dict[int, dict[int, int]] = {}
         self._exponents: dict[int, int] = {}
@@ -256,7 +256,7 @@ class Scientific:
     def _following(self, begun: Beginning) -> int:
         phase = begun[0]
         if phase in (ZERO, ZERO_FRACTION):
-            return between(LEAST_EXPONENT, GREATEST_EXPONENT - 1)
+            return between(MIN_EXPONENT, GREATEST_EXPONENT - 1)
         if phase not in (MANTISSA, FRACTION):
             return 0
         digits = begun[1]
@@ -264,7 +264,7 @@ class Scientific:
         if phase == FRACTION and digits % 10 == 0 and not may_end_in_0:
             return 0
         text = str(digits).rstrip("0")
-        members = between(LEAST_EXPONENT, GREATEST_EXPONENT - (text > GREATEST_DIGITS))
+        members = between(MIN_EXPONENT, GREATEST_EXPONENT - (text > GREATEST_DIGITS))
         members &= exponents_of(self._case, text)
         return members & PLAIN_EXPONENTS if self._plain else members
 
@@ -327,7 +327,7 @@ class Scientific:
     @cached_property
     def _range(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """For the lower and upper bound: index of its digits in the marks (-1 for none), and its exponent."""
-        low, high = (-1, LEAST_EXPONENT), (-1, GREATEST_EXPONENT)
+        low, high = (-1, MIN_EXPONENT), (-1, GREATEST_EXPONENT)
         if self._case.values is None and self._case.minimum is not None and self._case.minimum > 0:
             digits, exponent = digits_of(self._case.minimum)
             low = self._marks.index(digits), exponent
@@ -363,7 +363,7 @@ def _compared(digit: int, other: int) -> int:
     return (digit > other) - (digit < other)
 
 
-@kept(4096, 1 << 20)
+@cached(4096, 1 << 20)
 def digits_of(value: Rational) -> tuple[str, int]:
     """Return the digits of a positive decimal number without trailing zeros, and its exponent."""
     places = decimal_places(value)
@@ -376,7 +376,7 @@ def exponents_of(case: Number, text: str) -> int:
     """Return the exponents that make some digits a member of a set; one digit is before the point."""
     if case.notation == "integer":
         return 0
-    members = between(LEAST_EXPONENT, GREATEST_EXPONENT)
+    members = between(MIN_EXPONENT, GREATEST_EXPONENT)
     if case.values is not None:
         told = [digits_of(value) for value in case.values if value > 0 and decimal_places(value) is not None]
         return sum(between(exponent, exponent) for digits, exponent in told if digits == text)
@@ -389,7 +389,7 @@ def exponents_of(case: Number, text: str) -> int:
             return 0
         digits, exponent = digits_of(case.maximum)
         is_more = text > digits or (case.exclusive_maximum and text == digits)
-        members &= between(LEAST_EXPONENT, exponent - is_more)
+        members &= between(MIN_EXPONENT, exponent - is_more)
     if case.multiple_of is not None:
         members &= _multiples(case.multiple_of, text)
     for factor in case.not_multiple_of:
@@ -417,7 +417,7 @@ def _multiples(factor: Rational, text: str) -> int:
     return between(zeros - places + len(text) - 1, GREATEST_EXPONENT)
 
 
-@kept(1024, 1 << 20)
+@cached(1024, 1 << 20)
 def _coprime(whole: int) -> int:
     """Return a number without its factors 2 and 5."""
     for prime in (2, 5):

@@ -23,7 +23,7 @@ accepted. 0 has no sign, 0.0 may have one.
     integers        0, or digits without a leading 0; up to Python's limit, or where the set has other numbers too
                     up to the digits of a finite float; multiples have any number of digits
     other numbers   from 1e-4 to below 1e16 with a point, up to 17 significant digits; only a fraction of up to
-                    MOST_PADDED places may end in 0, as in %f (19.90 is accepted, 1.0000000000 is not);
+                    MAX_PADDED places may end in 0, as in %f (19.90 is accepted, 1.0000000000 is not);
                     else one digit, an optional fraction that does not end in 0, and e+16 ... e+308 or e-05 ... e-324
     constants       as the schema writes them
 
@@ -44,11 +44,11 @@ from numpy.typing import NDArray
 
 from .....kernels.answers import DEAD, NEVER
 from .....kernels.chart.layout import EPSILON
-from ....automata.dfa import Dfa, Numbers, minimise
+from ....automata.dfa import Dfa, StateNumbering, minimise
+from ....cached import cached, cached_growing
 from ....chart.automaton import ChartAutomaton
 from ....graph.graph import Graph
 from ....graph.lowering import Lowering
-from ....kept import kept, kept_growing
 from ....limits import spend
 from ....locks import new_lock
 from ....syntax import EMPTY, NOTHING, Chars, Literal, Node, Repeat, Sequence, Table
@@ -56,7 +56,7 @@ from ...algebra.cases import Number, Rational
 from ...algebra.numbers import contains, least_common_multiple, leaves
 from ...automata.spelling import fewest_bytes
 from ..form import Spelling
-from .decimals import MOST_PADDED, Decimals
+from .decimals import MAX_PADDED, Decimals
 from .literals import (
     MINUS,
     OPTIONAL_PLUS,
@@ -80,7 +80,7 @@ Run = tuple[int, int, int]
 """First and last byte that lead to a state, and the state."""
 
 
-class Numerals:
+class NumeralAutomaton:
     """The texts of a set of numbers from 0 up, as an automaton whose states are made on demand.
 
     plain: as json.dumps writes floats, plus optional final zeros
@@ -88,7 +88,7 @@ class Numerals:
 
     def __init__(self, case: Number, *, plain: bool = False) -> None:
         self._readers = [Decimals(case, plain=plain), *([Scientific(case, plain=plain)] if has_exponents(case) else ())]
-        self._numbers: Numbers[tuple[int, ...]] = Numbers()
+        self._numbers: StateNumbering[tuple[int, ...]] = StateNumbering()
         self._runs: list[list[Run] | None] = []
         self._lock = new_lock()
         self.start = self._numbers[tuple(reader.start for reader in self._readers)]
@@ -143,16 +143,16 @@ class Numerals:
         return Table(*minimise(np.stack(rows), accepting))
 
 
-@kept_growing(256, 16 << 20)
-def numerals(case: Number, plain: bool = False) -> Numerals:
+@cached_growing(256, 16 << 20)
+def numerals(case: Number, plain: bool = False) -> NumeralAutomaton:
     """Return the automaton of a set, cached with its states."""
-    return Numerals(case, plain=plain)
+    return NumeralAutomaton(case, plain=plain)
 
 
 class NumeralNodes:
     """Adds numerals to the current rule of a graph, before the node `end`."""
 
-    def __init__(self, lowering: Lowering, numerals: Numerals, end: int) -> None:
+    def __init__(self, lowering: Lowering, numerals: NumeralAutomaton, end: int) -> None:
         self._graph = lowering.graph
         self._numerals = numerals
         self._end = end
@@ -219,7 +219,7 @@ def unbounded(notation: Notation | None, positive: bool, whole: bool) -> Table:
     if notation != "integer":
         case = Number(0, exclusive_minimum=positive, multiple_of=1 if whole else None, notation=notation)
         small = (Sequence((POSITIVE_FRACTION, Repeat(SMALL_EXPONENT, 0, 1))),) if positive and not whole else ()
-        node = either(node, *small, Numerals(case).table())
+        node = either(node, *small, NumeralAutomaton(case).table())
     graph = Graph()
     dfa = Dfa.of(ChartAutomaton(graph, Lowering(graph).rule(node))).minimised()
     return Table(dfa.transitions, dfa.accepting, dfa.start)
@@ -228,7 +228,7 @@ def unbounded(notation: Notation | None, positive: bool, whole: bool) -> Table:
 @lru_cache(maxsize=2)
 def unbounded_floats(positive: bool) -> Table:
     """Return a table of all numbers from 0 up (or above 0), written as by json.dumps plus optional final zeros."""
-    return Numerals(Number(0, exclusive_minimum=positive, notation="real"), plain=True).table()
+    return NumeralAutomaton(Number(0, exclusive_minimum=positive, notation="real"), plain=True).table()
 
 
 def float_texts(value: Rational) -> Iterator[str]:
@@ -238,7 +238,7 @@ def float_texts(value: Rational) -> Iterator[str]:
         return
     text = str(int(value * 10**places)).rjust(places + 1, "0")
     whole, fraction = text[: len(text) - places], text[len(text) - places :]
-    padded = (fraction.ljust(count, "0") for count in range(max(places, 1), MOST_PADDED + 1))
+    padded = (fraction.ljust(count, "0") for count in range(max(places, 1), MAX_PADDED + 1))
     texts = dict.fromkeys((*(f"{whole}.{each}" for each in (fraction, *padded)), number_text(value, True)))
     yield from filter(_is_float, texts)
 
@@ -254,7 +254,7 @@ def _is_float(text: str) -> bool:
     return table.accepting.item(state)
 
 
-MOST_DIGITS = 4300
+MAX_DIGITS = 4300
 """Default limit on digits of int(), and so of json.loads."""
 FLOAT_DIGITS = 308
 """Whole numbers with up to this many digits are finite floats."""
@@ -265,7 +265,7 @@ OPTIONAL_MINUS = Repeat(MINUS, 0, 1)
 ZERO_TEXTS = {notation: tailed(ZERO, ZERO_FRACTION, EXPONENT, notation) for notation in (None, "integer", "real")}
 
 
-class OnDemand(NamedTuple):
+class LazyNumbers(NamedTuple):
     """Numbers from 0 up whose automaton states are made on demand, because they may be many.
 
     plain: as json.dumps writes floats
@@ -279,7 +279,7 @@ class SignedTexts(NamedTuple):
     """A part of a set's texts: a sign or none, and the rest."""
 
     sign: Node
-    digits: Node | OnDemand
+    digits: Node | LazyNumbers
 
 
 def number_rule(lowering: Lowering, case: Number, spelling: Spelling) -> int:
@@ -289,7 +289,7 @@ def number_rule(lowering: Lowering, case: Number, spelling: Spelling) -> int:
         end = graph.final()
         links: list[tuple[int, int, int]] = []
         for sign, digits in _parts(case, spelling):
-            if isinstance(digits, OnDemand):
+            if isinstance(digits, LazyNumbers):
                 nodes = NumeralNodes(lowering, numerals(digits.case, digits.plain), end)
                 entry = lowering.lower(sign, nodes.entry())
             else:
@@ -301,23 +301,23 @@ def number_rule(lowering: Lowering, case: Number, spelling: Spelling) -> int:
 
 
 def spelt_numbers(case: Number, spelling: Spelling) -> Node | None:
-    """Return the texts of a set as syntax; NOTHING if there are none, None if some are `OnDemand`."""
+    """Return the texts of a set as syntax; NOTHING if there are none, None if some are `LazyNumbers`."""
     found: list[Node] = []
     for sign, digits in _parts(case, spelling):
-        if isinstance(digits, OnDemand):
+        if isinstance(digits, LazyNumbers):
             return None
         found.append(digits if sign is EMPTY else Sequence((sign, digits)))
     return either(*found)
 
 
-@kept(4096, 8 << 20)
+@cached(4096, 8 << 20)
 def fewest_number_bytes(case: Number, spelling: Spelling) -> int:
     """Return the length of the shortest text of a nonempty set."""
     return min((sign is MINUS) + _fewest(digits) for sign, digits in _parts(case, spelling))
 
 
-def _fewest(digits: Node | OnDemand) -> int:
-    if not isinstance(digits, OnDemand):
+def _fewest(digits: Node | LazyNumbers) -> int:
+    if not isinstance(digits, LazyNumbers):
         return fewest_bytes(digits)
     read = numerals(digits.case, digits.plain)
     return read.needed(read.start)
@@ -353,7 +353,7 @@ def _plain(case: Number) -> Iterator[SignedTexts]:
             yield from _plain(leaf)
         return
     if case.notation != "real":
-        most = MOST_DIGITS if whole or case.notation == "integer" else FLOAT_DIGITS
+        most = MAX_DIGITS if whole or case.notation == "integer" else FLOAT_DIGITS
         for sign, side in _signs(replace(case, notation="integer")):
             yield from (SignedTexts(sign, digits) for digits in _whole_digits(side, most))
     if case.notation != "integer" and not whole:
@@ -427,7 +427,7 @@ def _zero_in_groups(case: Number) -> Number | None:
     return Number(0, 0, notation="integer" if as_integer else "real")
 
 
-def _unsigned(case: Number) -> Node | OnDemand:
+def _unsigned(case: Number) -> Node | LazyNumbers:
     """Return the texts of numbers from 0 up, in "any" spelling."""
     high, notation, step = case.maximum, case.notation, case.multiple_of
     if high == 0:
@@ -455,9 +455,9 @@ def _least(case: Number) -> int:
     return int(case.minimum // 1 + 1 if case.exclusive_minimum else -(-case.minimum // 1))
 
 
-def _numerals(case: Number, *, plain: bool) -> Node | OnDemand:
+def _numerals(case: Number, *, plain: bool) -> Node | LazyNumbers:
     read = numerals(case, plain)
-    return NOTHING if read.needed(read.start) == NEVER else OnDemand(case, plain)
+    return NOTHING if read.needed(read.start) == NEVER else LazyNumbers(case, plain)
 
 
 def is_listed(case: Number) -> bool:
@@ -482,7 +482,7 @@ def _members(case: Number) -> frozenset[Rational]:
     return frozenset(value for value in (index * step for index in range(first, last + 1)) if contains(case, value))
 
 
-def _whole_digits(case: Number, most: int) -> Iterator[Node | OnDemand]:
+def _whole_digits(case: Number, most: int) -> Iterator[Node | LazyNumbers]:
     """Yield unsigned integers, with at most `most` digits if nothing else bounds them; multiples of any length."""
     if case.maximum is not None or case.multiple_of != 1 or case.not_multiple_of or case.either:
         yield _unsigned(case)
@@ -498,7 +498,7 @@ def _whole_digits(case: Number, most: int) -> Iterator[Node | OnDemand]:
         yield Sequence((NOT_ZERO, Repeat(DIGIT, length, most - 1)))
 
 
-def _floats(case: Number) -> Node | OnDemand:
+def _floats(case: Number) -> Node | LazyNumbers:
     """Return numbers from 0 up as json.dumps writes floats."""
     if case.maximum == 0 or is_listed(case):
         members = _members(case) if case.maximum else (0,)

@@ -39,7 +39,7 @@ class Completion(NamedTuple):
     chosen: tuple[tuple[int, int], ...]
 
 
-class Choices(Members):
+class GroupLowering(Members):
     """One object case with groups at one depth, in the current rule, before the node `target`."""
 
     def __init__(self, owner: RuleLowering, case: Object, depth: int, target: int) -> None:

@@ -12,7 +12,7 @@ from ....graph.graph import Graph, Link
 from ...algebra.cases import Object
 from ...algebra.formula import Formula
 from ...automata.spelling import all_spelt, spelt
-from ..rules import MOST, RuleLowering
+from ..rules import MAX_LENGTH, RuleLowering
 from .names import MAX_BITS, MemberNames, uncounted
 
 
@@ -107,7 +107,7 @@ class MemberSet:
 
     def _weight(self, index: int) -> int:
         """Return the bytes of a name's member, with its separator."""
-        return min(1 + self._owner.line(self._depth) + self._length(index), MOST)
+        return min(1 + self._owner.line(self._depth) + self._length(index), MAX_LENGTH)
 
     def _length(self, index: int) -> int:
         return len(spelt(self._names.names[index])) + self._owner.length_after_name(
@@ -125,7 +125,7 @@ class MemberSet:
             lengths.append(names.choice.shortest)
         if not lengths:
             lengths = [max(map(self._length, range(len(names.names))))]
-        return min(min(lengths) + owner.last_line(self._depth) + 1, MOST)
+        return min(min(lengths) + owner.last_line(self._depth) + 1, MAX_LENGTH)
 
 
 ENOUGH = 8

@@ -12,7 +12,7 @@ from ....limits import spend
 from ...algebra.cases import Object, String
 from ...algebra.formula import Formula
 from ...automata.spelling import spelt
-from ..rules import MOST, RuleLowering, reaches_end
+from ..rules import MAX_LENGTH, RuleLowering, reaches_end
 from .names import MemberNames
 
 
@@ -253,7 +253,7 @@ class Members:
         if self._counts_nothing(place) and self._required & ~place.used:
             return max(self._rest(place) - 1 - self._owner.line(self._depth), 0)
         choice = self._nearest(place)
-        return min(self._length(choice) + self._rest(choice.after), MOST)
+        return min(self._length(choice) + self._rest(choice.after), MAX_LENGTH)
 
     def _nearest(self, place: MemberPlace) -> NextMember:
         """Return the next member on a short way to the end."""
@@ -284,7 +284,7 @@ class Members:
         """Return the bytes from after a member to after the closing brace."""
         between, end = 1 + self._owner.line(self._depth), 1 + self._owner.last_line(self._depth)
         if self._counts_nothing(place):
-            return min(end + self._missing_lengths(place, between), MOST)
+            return min(end + self._missing_lengths(place, between), MAX_LENGTH)
         way: list[tuple[Hashable, int]] = []
         while (key := self._rest_key(place)) not in self._rests and not self._may_end(place):
             choice = self._nearest(place)
@@ -292,7 +292,7 @@ class Members:
             place = choice.after
         total = self._rests.setdefault(key, end)
         for passed, length in reversed(way):
-            total = self._rests[passed] = min(total + length, MOST)
+            total = self._rests[passed] = min(total + length, MAX_LENGTH)
         return total
 
     def _rest_key(self, place: MemberPlace) -> Hashable:

@@ -112,7 +112,7 @@ FEW_NAMES = 16
 """Maximum size of a set of names that is listed if `some` member must be in it."""
 SPARE, SPARE_FOR_SOME = 4, 8
 """Minimum bytes by which a required name may exceed a shortest one; the second where many candidates may be used up."""
-MOST_BYTES = 1000
+MAX_BYTES = 1000
 
 
 class FreeNames:
@@ -170,7 +170,7 @@ class FreeNames:
         for names in open_sets:
             if not is_endless(names):
                 longest = max(len(spelt(name)) for name in self._schema.language.examples(names, self._enough))
-                if longest > MOST_BYTES:
+                if longest > MAX_BYTES:
                     raise SchemaError("names that must be there, and differ, take more than a thousand bytes", pointer)
                 more.append(longest - shortest(names))
         return max(more)

@@ -19,12 +19,12 @@ from .....errors import LimitError
 from .....kernels.answers import NEVER
 from .....kernels.chart.layout import EPSILON, INCREMENT, LEAVE
 from ....automata.charsets import ALL, intersect, single
-from ....automata.conditions import Together, automaton, without
+from ....automata.conditions import JointConditions, automaton, without
 from ....automata.positions import MAX_SUBSETS
+from ....cached import cached, cached_growing
 from ....graph.graph import Graph, Link
 from ....graph.lowering import STEPS_PER_COPY, Lowering
 from ....graph.text_tree import text_tree
-from ....kept import kept, kept_growing
 from ....limits import spend
 from ....quoting.quotation import fragment_of_quote
 from ....regex.tree import ENDLESS
@@ -32,7 +32,7 @@ from ....syntax import NOTHING, Alternation, Chars, Literal, Node, Repeat, Seque
 from ...algebra.cases import String
 from ...algebra.strings import is_plain
 from ...automata.conjunction import Conjunction, conjunction, listed
-from ...automata.counting import Counting, Stretched
+from ...automata.counting import Counting, LoweredStretch
 from ...automata.matching import narrow, size
 from ...automata.spelling import PLAIN, Escapes, all_spelt, fewest_bytes, has_table, spell, spell_chars, spelt
 from ...automata.text_tree import TextTree
@@ -84,7 +84,7 @@ class StretchNode(NamedTuple):
     after: list[int]
 
 
-def lower_stretch(counting: Counting, escapes: Escapes) -> Stretched | None:
+def lower_stretch(counting: Counting, escapes: Escapes) -> LoweredStretch | None:
     """Lower all states of a free stretch, with holes for rule, counters and closing quote; None if they are too many.
 
     The result is independent of the bounds: up to its end every state can be completed.
@@ -114,7 +114,9 @@ def lower_stretch(counting: Counting, escapes: Escapes) -> Stretched | None:
         graph.define(count + after[state], links=links)
         if graph.node_count > MAX_NODES:
             return None
-    return Stretched(graph.fragment(), numbers, [1 + counting.bytes_needed(state, counting.least) for state in numbers])
+    return LoweredStretch(
+        graph.fragment(), numbers, [1 + counting.bytes_needed(state, counting.least) for state in numbers]
+    )
 
 
 class CountedStrings:
@@ -255,7 +257,7 @@ class CountedStrings:
         return StretchNode(first + 2 * len(stretched.numbers) + stretched.numbers[state], [])
 
     @cached_property
-    def _copy(self) -> tuple[Stretched, int] | None:
+    def _copy(self) -> tuple[LoweredStretch, int] | None:
         """The copy of the free stretch and its first node; None if nodes are defined as they are reached."""
         stretch, stretched = self._free, self._stretched()
         if stretch is None or stretched is None:
@@ -274,7 +276,7 @@ class CountedStrings:
         graph.promise_all(range(first + count, first + 2 * count), stretched.needed)
         return stretched, first
 
-    def _stretched(self) -> Stretched | None:
+    def _stretched(self) -> LoweredStretch | None:
         """Return the fragment of the free stretch; None if it is large, and for many states at the first call."""
         counting, escapes = self._counting, self._escapes
         made = counting.stretched
@@ -420,7 +422,7 @@ def plan(case: String, escapes: Escapes) -> Node | Counting | None:
     return _spelt_syntax(case, escapes, ENDLESS) if _takes_too_much(case) else counted(case)
 
 
-@kept(4096, 32 << 20)
+@cached(4096, 32 << 20)
 def _spelt_syntax(case: String, escapes: Escapes, most: int) -> Node | None:
     """Return the strings of a set as spelt syntax of at most `most` nodes; None if it is larger, or not syntax."""
     node = _as_syntax(case)
@@ -429,7 +431,7 @@ def _spelt_syntax(case: String, escapes: Escapes, most: int) -> Node | None:
     return spell(node, escapes)
 
 
-@kept(4096, 8 << 20)
+@cached(4096, 8 << 20)
 def _takes_too_much(case: String) -> bool:
     """Test whether the automaton of a set exceeds its limits."""
     try:
@@ -457,7 +459,7 @@ def _as_syntax(case: String) -> Node | None:
     return node
 
 
-@kept_growing(256, 32 << 20)
+@cached_growing(256, 32 << 20)
 def counted(case: String) -> Counting:
     """Return a set of strings as an automaton with length bounds. Raises LimitError."""
     if case.min_length or case.max_length is not None:
@@ -483,7 +485,7 @@ def _named(patterns: Iterable[str], formats: Iterable[str], wanted: bool) -> Ite
     return ((pattern, wanted) for pattern in chain(patterns, (PATTERNS[name] for name in formats)))
 
 
-@kept_growing(64, 16 << 20)
-def _read_together(patterns: tuple[str, ...]) -> Together:
+@cached_growing(64, 16 << 20)
+def _read_together(patterns: tuple[str, ...]) -> JointConditions:
     """Return patterns over common atoms. Cached: many sets have the same patterns, negated or not."""
-    return Together([parse(pattern) for pattern in patterns])
+    return JointConditions([parse(pattern) for pattern in patterns])

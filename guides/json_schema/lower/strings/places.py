@@ -17,7 +17,7 @@ from ....automata.dfa import Dfa, byte_runs
 from ....chart.automaton import ChartAutomaton
 from ....graph.graph import Edge, Graph
 from ....graph.lowering import Lowering
-from ....graph.text_tree import Beside, all_but_texts, beside
+from ....graph.text_tree import ByteRuns, all_but_texts, beside
 from ....graph.utf8 import byte_fragment
 from ....limits import spend
 from ....syntax import Literal, Ranges, Repeat, Sequence
@@ -25,8 +25,8 @@ from ...automata.conjunction import Conjunction
 from ...automata.spelling import (
     PLAIN,
     Alphabet,
+    CharacterTransitions,
     Escapes,
-    Ways,
     after_backslash,
     all_spelt,
     free_character,
@@ -44,7 +44,7 @@ class CharacterEdges:
         self._alphabet = alphabet
         self._longer: dict[tuple[tuple[int, ...], int], list[Edge]] = {}
 
-    def of(self, ways: Ways, targets: Mapping[int, int]) -> list[Edge]:
+    def of(self, ways: CharacterTransitions, targets: Mapping[int, int]) -> list[Edge]:
         """Return edges for the characters of each way to its state's node; ways without a target are skipped."""
         edges = [(low, high, targets[state]) for low, high, state in ways.plain if state in targets]
         for state, numbers in ways.others:
@@ -127,7 +127,7 @@ MAX_AT_ONCE = 16_000
 
 
 @lru_cache(maxsize=1)
-def _free_string() -> Beside:
+def _free_string() -> ByteRuns:
     """Return the automaton of canonical strings, left by the closing quote."""
     graph = Graph()
     quote = Literal(b'"')

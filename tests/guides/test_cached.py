@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from trellm.errors import LimitError
+from trellm.guides.cached import cached, cached_growing, held_bytes
 from trellm.guides.grammar import Chars, Repeat
-from trellm.guides.kept import held_bytes, kept, kept_growing
 
 from .support import Table
 
@@ -20,7 +20,7 @@ PACKAGE = Path(__file__).parents[2]
 def test_a_result_is_worked_out_once() -> None:
     calls: list[str] = []
 
-    @kept(4, 10_000)
+    @cached(4, 10_000)
     def doubled(text: str) -> str:
         calls.append(text)
         return 2 * text
@@ -32,7 +32,7 @@ def test_a_result_is_worked_out_once() -> None:
 def test_what_is_too_much_together_is_forgotten() -> None:
     made = count()
 
-    @kept(100, 5000)
+    @cached(100, 5000)
     def text(length: int) -> tuple[int, bytes]:
         return next(made), bytes(length)
 
@@ -47,7 +47,7 @@ def test_what_is_too_much_together_is_forgotten() -> None:
 def test_what_fails_is_not_kept() -> None:
     calls: list[int] = []
 
-    @kept(4, 1000)
+    @cached(4, 1000)
     def fails(number: int) -> int:
         calls.append(number)
         raise LimitError("no")
@@ -59,7 +59,7 @@ def test_what_fails_is_not_kept() -> None:
 
 
 def test_what_grows_is_weighed_again() -> None:
-    @kept_growing(100, 1000, len)
+    @cached_growing(100, 1000, len)
     def texts(number: int) -> list[int]:
         return [number]
 
@@ -134,7 +134,7 @@ def test_whatever_comes_from_strangers_is_kept_by_weight() -> None:
     found: set[str] = set()
     for folder in ("guides", "kernels", "tokenizers_adapter", "engine"):
         for file in (PACKAGE / folder).rglob("*.py"):
-            if file.name == "kept.py":
+            if file.name == "cached.py":
                 continue
             text = file.read_text(encoding="utf-8")
             for node in ast.walk(ast.parse(text)) if "cache" in text else ():

@@ -22,7 +22,7 @@ _PLAIN = frozenset((int, bool, float, bytes, type(None)))
 _OBJECT, _REFERENCE, _PAIR = 56, 8, 128
 
 
-def kept(most: int, most_bytes: int) -> Callable[[Callable[Given, Value]], Callable[Given, Value]]:
+def cached(most: int, most_bytes: int) -> Callable[[Callable[Given, Value]], Callable[Given, Value]]:
     """Cache the results of a function of hashable arguments, the last `most` ones, as `functools.lru_cache` does.
 
     most_bytes: if results and arguments added since the last clearing exceed this, the cache is cleared but for the
@@ -51,10 +51,10 @@ def kept(most: int, most_bytes: int) -> Callable[[Callable[Given, Value]], Calla
     return decorate
 
 
-def kept_growing(
+def cached_growing(
     most: int, most_bytes: int, weigh: Callable[[Any], int] = attrgetter("held_bytes")
 ) -> Callable[[Callable[Given, Value]], Callable[Given, Value]]:
-    """Cache as `kept` does, for results that grow while they are used.
+    """Cache as `cached` does, for results that grow while they are used.
 
     weigh: estimates the bytes that a result holds now; called for all results whenever a sixteenth of them is new
     """

@@ -7,34 +7,34 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..checks import any_text_of, brief, shown, whole
+from ..checks import brief, check_any_text, check_int, shown
 from ..errors import OptionError, StateError
 from ..kernels.answers import DEAD
 from ..tokenizers_adapter import Vocabulary
 
-MOST_LEFT = 2**31 - 1
+MAX_LEFT = 2**31 - 1
 """Upper bound of `left`: kernels can add to it without an overflow of int32."""
 
 
-def state_of(state: object, count: int) -> int:
+def check_state(state: object, count: int) -> int:
     """Return a state as a plain int: DEAD, or a number below `count`. Raises StateError for anything else."""
     if type(state) is not int:
         if not isinstance(state, (int, np.integer)) or isinstance(state, bool):
-            raise no_state(state)
+            raise state_error(state)
         state = int(cast("int", state))
     if not DEAD <= state < count:
-        raise no_state(state)
+        raise state_error(state)
     return state
 
 
-def no_state(state: object) -> StateError:
+def state_error(state: object) -> StateError:
     """Return the error for a value that is no state."""
     return StateError(
         f"{brief(state)} is no state of this guide; states are the guide's `start` and results of its `advance`"
     )
 
 
-def token_of(token: object, size: int) -> int:
+def check_token(token: object, size: int) -> int:
     """Return a token id as a plain int, -1 if it is out of the vocabulary. Raises OptionError for other types."""
     if type(token) is not int:
         if not isinstance(token, (int, np.integer)):
@@ -43,15 +43,15 @@ def token_of(token: object, size: int) -> int:
     return token if 0 <= token < size else -1
 
 
-def left_of(left: Any) -> int:
-    """Return the number of tokens left, clamped to [-1, MOST_LEFT]. Raises OptionError for anything but an integer."""
+def check_left(left: Any) -> int:
+    """Return the number of tokens left, clamped to [-1, MAX_LEFT]. Raises OptionError for anything but an integer."""
     try:
-        return max(-1, min(operator.index(left), MOST_LEFT))
+        return max(-1, min(operator.index(left), MAX_LEFT))
     except TypeError:
         raise OptionError(f"the number of tokens left must be a whole number, not {brief(left)}") from None
 
 
-def bytes_of(data: Any) -> bytes:
+def check_bytes(data: Any) -> bytes:
     """Return bytes-like data as bytes. Raises OptionError for anything else."""
     if type(data) is bytes:
         return data
@@ -68,7 +68,7 @@ def text_of(value: Any, what: str, example: str) -> str:
     """
     if isinstance(value, Vocabulary):
         raise OptionError(f"{what} is a Vocabulary: the two arguments are swapped; {example}")
-    return any_text_of(value, what, example)
+    return check_any_text(value, what, example)
 
 
 def vocabulary_of(value: Any, what: str) -> Vocabulary:
@@ -81,4 +81,4 @@ def vocabulary_of(value: Any, what: str) -> Vocabulary:
 
 def states_of(value: Any) -> int:
     """Return a bound of the number of states. Raises OptionError for anything but an integer above 0."""
-    return whole(value, "max_states")
+    return check_int(value, "max_states")

@@ -8,7 +8,7 @@ from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from ...checks import any_text_of, brief, items_of, shown, text_of, whole
+from ...checks import brief, check_any_text, check_int, check_text, items_of, shown
 from ...errors import OptionError
 from ..media import KINDS, Audio, Image, Media
 from ..media.audio import SUFFIXES, is_audio
@@ -53,7 +53,7 @@ CHAT = '[{"role": "user", "content": "..."}]'
 
 
 class Prompts(NamedTuple):
-    """The prompts of a call as `prompt_of` returns them. is_single: True if the caller gave one alone"""
+    """The prompts of a call as `check_prompt` returns them. is_single: True if the caller gave one alone"""
 
     items: list[Prompt]
     is_single: bool
@@ -67,25 +67,25 @@ def prompts_of(value: Any) -> Prompts:
     Raises OptionError, ImageError, AudioError.
     """
     if isinstance(value, str):
-        return Prompts([text_of(value, "the prompt")], True)
+        return Prompts([check_text(value, "the prompt")], True)
     several = None if _is_message(value) else items_of(value)
     if several is None:
-        return Prompts([prompt_of(value, "the prompt")], True)
+        return Prompts([check_prompt(value, "the prompt")], True)
     if several and (_is_message(several[0]) or _is_id(several[0]) or _has_media(several)):
-        return Prompts([prompt_of(several, "the prompt")], True)
-    return Prompts([prompt_of(each, f"prompt {number}") for number, each in enumerate(several)], False)
+        return Prompts([check_prompt(several, "the prompt")], True)
+    return Prompts([check_prompt(each, f"prompt {number}") for number, each in enumerate(several)], False)
 
 
-def prompt_of(value: Any, what: str) -> Prompt:
+def check_prompt(value: Any, what: str) -> Prompt:
     """Check one prompt. Return a str, a tuple of ids, or a list of dicts. what: its name at the start of error
     messages"""
     if isinstance(value, str):
-        return text_of(value, what)
+        return check_text(value, what)
     if _is_message(value):
         raise OptionError(f"{what} is one message; a chat is a list of messages, such as {CHAT}")
     items = items_of(value)
     if items is None:
-        return any_text_of(value, what, "a text, token ids, the messages of a chat, or a list of such prompts")
+        return check_any_text(value, what, "a text, token ids, the messages of a chat, or a list of such prompts")
     if not items:
         raise OptionError(f"{what} is an empty list, neither token ids nor a chat; an empty text is ''")
     if _is_message(items[0]):
@@ -100,12 +100,13 @@ def prompt_of(value: Any, what: str) -> Prompt:
             f"item {strange}"
         )
     return tuple(
-        index(each) if _is_row(each) else whole(each, f"{what}, token {number}", 0) for number, each in enumerate(items)
+        index(each) if _is_row(each) else check_int(each, f"{what}, token {number}", 0)
+        for number, each in enumerate(items)
     )
 
 
 def is_chat(prompt: Prompt) -> bool:
-    """Test whether a prompt of `prompt_of` is a chat."""
+    """Test whether a prompt of `check_prompt` is a chat."""
     return not isinstance(prompt, str) and isinstance(prompt[0], Mapping)
 
 
@@ -119,7 +120,7 @@ def part_of(given: Any) -> dict[str, Any]:
 
 
 def media_in(prompt: Prompt) -> list[Media]:
-    """Return the images and audio of a prompt of `prompt_of`, in order."""
+    """Return the images and audio of a prompt of `check_prompt`, in order."""
     chat = cast("Sequence[Message]", prompt) if is_chat(prompt) else ()
     parts = [part for message in chat for part in items_of(message.get("content")) or ()]
     return [part[part["type"]] for part in parts if part["type"] in KINDS]
@@ -157,7 +158,7 @@ def template_options_of(value: Any) -> dict[str, Any]:
         raise OptionError(f"{what}={brief(value)}: a dict such as {{'enable_thinking': False}}")
     given = cast("Mapping[Any, Any]", value)
     for name in given:
-        text_of(name, f"{what}: a name")
+        check_text(name, f"{what}: a name")
         if name in NO_OPTIONS:
             raise OptionError(f"{what}: {name!r} cannot be an option of a template; {NO_OPTIONS[name]}")
     _check_texts(given, what)
@@ -170,10 +171,10 @@ def _message(value: Any, what: str) -> dict[str, Any]:
         raise OptionError(f"{what} is {shown(value)}; a chat is a list of messages, such as {CHAT}")
     message = cast("dict[str, Any]", _plain(value))
     for key in message:
-        text_of(key, f"{what}: a key")
+        check_text(key, f"{what}: a key")
     if "role" not in message:
         raise OptionError(f'{what} has no role, such as "user": {brief(message)}')
-    role = text_of(message["role"], f"{what}, the role")
+    role = check_text(message["role"], f"{what}, the role")
     near = [] if role in ROLES else get_close_matches(role.casefold(), ROLES, 1, 0.75)
     if near:
         raise OptionError(f"{what} has the role {role!r}; did you mean {near[0]!r}?")
@@ -208,7 +209,7 @@ def _parts(content: Any, what: str) -> list[Any]:
                 f'{place} is {shown(part)}; models read texts here, {{"type": "text", "text": "..."}}, images, '
                 '{"type": "image", "image": ...}, and audio, {"type": "audio", "audio": ...}'
             )
-        text_of(given.get("text"), f"{place}: the text")
+        check_text(given.get("text"), f"{place}: the text")
         found.append(part)
     return found
 
@@ -238,14 +239,16 @@ def _check_texts(value: Any, what: str) -> None:
     while left:
         each, is_seen = left.pop()
         if isinstance(each, str):
-            text_of(each, what)
+            check_text(each, what)
         held = held_by(each)
         if held is None:
             continue
         if is_seen:
             size = 1 + sum(sizes[id(one)][1] if id(one) in sizes else 1 for one in held)
-            if size > _MOST:
-                raise OptionError(f"{what} has more than {_MOST:,} values, each counted wherever it occurs; give fewer")
+            if size > _MAX_VALUES:
+                raise OptionError(
+                    f"{what} has more than {_MAX_VALUES:,} values, each counted wherever it occurs; give fewer"
+                )
             sizes[id(each)] = each, size
         elif id(each) not in sizes:
             sizes[id(each)] = each, _OPEN
@@ -263,7 +266,7 @@ def held_by(value: Any) -> list[Any] | None:
     return [*cast("list[Any]", value)] if isinstance(value, (list, tuple)) else None
 
 
-_MOST = 1 << 20
+_MAX_VALUES = 1 << 20
 _OPEN = 0
 
 
