@@ -516,7 +516,7 @@ def _running(
     model = load()
     if constraint.document_field is None:
         generator = _generator(model, constraint, chatting, is_described)
-        return partial(generator.run_texts, [prompt.given for prompt in asked])
+        return partial(generator.run_texts, [prompt.checked for prompt in asked])
     made: dict[tuple[str, ...], Generator[Any]] = {}
     pairs: list[tuple[Generator[Any], Any]] = []
     for prompt in asked:
@@ -527,7 +527,7 @@ def _running(
                 made[documents] = _generator(model, own, chatting, is_described)
             except TrellmError as error:
                 raise click.UsageError(f"{prompt.place}, field {constraint.document_field!r}: {error}") from None
-        pairs.append((made[documents], prompt.given))
+        pairs.append((made[documents], prompt.checked))
     return partial(run_together, pairs)
 
 

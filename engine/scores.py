@@ -14,7 +14,7 @@ from torch import Tensor
 from ..errors import ModelError
 from ..guides.protocol import Mask
 from ..kernels.logits.mask import popcount
-from ..kernels.logits.select import TopCandidates, logsumexp, masked_argmax, masked_topk, token_logprobs
+from ..kernels.logits.select import Best, logsumexp, masked_argmax, masked_topk, token_logprobs
 
 Ranked = tuple[tuple[int, float], ...]
 """Tokens with log-probabilities, highest first; of equals the lowest id comes first."""
@@ -32,7 +32,7 @@ def best_tokens(logits: Tensor, masks: Tensor | None, k: int) -> list[tuple[Rank
     return list(zip(allowed, everything, strict=True))
 
 
-def _ranked(best: TopCandidates) -> list[Ranked]:
+def _ranked(best: Best) -> list[Ranked]:
     rows = zip(as_list(best.tokens), as_list(best.scores), strict=True)
     return [tuple((token, score) for token, score in zip(*row, strict=True) if token >= 0) for row in rows]
 

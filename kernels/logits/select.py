@@ -351,9 +351,9 @@ __all__ = [
     "EMPTY",
     "NAN",
     "OK",
-    "ChosenTokens",
+    "Best",
+    "Chosen",
     "LogitSums",
-    "TopCandidates",
     "logsumexp",
     "masked_argmax",
     "masked_sample",
@@ -362,7 +362,7 @@ __all__ = [
 ]
 
 
-class ChosenTokens(NamedTuple):
+class Chosen(NamedTuple):
     """One token for each row.
 
     `tokens` int32 [B], -1 unless the status is OK; `status` uint8 [B]; `logprobs` and `raw_logprobs` float64
@@ -383,7 +383,7 @@ class LogitSums(NamedTuple):
     status: Any
 
 
-class TopCandidates(NamedTuple):
+class Best(NamedTuple):
     """The best candidates of each group of rows, best first, ties by lower row and then token.
 
     `scores` float64, `rows` and `tokens` int32 [B / group, k], padded with -inf, -1, -1; `normaliser` float64 [B],
@@ -402,7 +402,7 @@ _MUCH = {"raw": CHOSEN_AND_RAW, "masked": CHOSEN, "none": ARGMAX}
 
 def masked_argmax(
     logits: Any, masks: Any = None, rows: Any = None, size: int | None = None, *, logprobs: bool = False
-) -> ChosenTokens:
+) -> Chosen:
     """Return the allowed token with the largest logit in each row, the lowest of equals.
 
     Logits are read once; without `logprobs` only allowed ones. Raises TypeError and ValueError.
@@ -411,12 +411,12 @@ def masked_argmax(
     if contract.device != "cpu":
         from .triton_select import masked_argmax as on_device
 
-        return ChosenTokens(*on_device(logits, masks, rows, contract, logprobs))
+        return Chosen(*on_device(logits, masks, rows, contract, logprobs))
     flat = flatten(logits, masks, rows, contract)
     tokens, status, masked, raw = _scan(flat, contract, CHOSEN_AND_RAW if logprobs else ARGMAX)
     if not logprobs:
-        return ChosenTokens(tokens, status)
-    return ChosenTokens(tokens, status, *_logprobs(flat, tokens, masked, raw))
+        return Chosen(tokens, status)
+    return Chosen(tokens, status, *_logprobs(flat, tokens, masked, raw))
 
 
 def logsumexp(
@@ -448,7 +448,7 @@ def masked_sample(
     top_p: Any = 1.0,
     min_p: Any = 0.0,
     logprobs: bool = False,
-) -> ChosenTokens:
+) -> Chosen:
     """Draw a token for each row from its allowed tokens; filters apply in the order of transformers.
 
     `uniforms` float64 [B] in [0, 1): the result is the first token, by id, at which the cumulative distribution exceeds
@@ -462,15 +462,15 @@ def masked_sample(
     if contract.device != "cpu":
         from .triton_select import masked_sample as on_device
 
-        return ChosenTokens(*on_device(logits, masks, rows, contract, uniforms, settings, logprobs))
+        return Chosen(*on_device(logits, masks, rows, contract, uniforms, settings, logprobs))
     flat = flatten(logits, masks, rows, contract)
     tokens, status = np.empty(contract.batch, np.int32), np.empty(contract.batch, np.uint8)
     _raise_if_bad(flat, draw_kernel(*flat, uniforms, settings, tokens, status))
     if not logprobs:
-        return ChosenTokens(tokens, status)
+        return Chosen(tokens, status)
     _, seen, masked, raw = _scan(flat, contract, CHOSEN_AND_RAW)
     tokens[seen != OK] = -1
-    return ChosenTokens(tokens, seen, *_logprobs(flat, tokens, masked, raw))
+    return Chosen(tokens, seen, *_logprobs(flat, tokens, masked, raw))
 
 
 def masked_topk(
@@ -483,7 +483,7 @@ def masked_topk(
     scores: Any = None,
     group: int = 1,
     normalise: str = "raw",
-) -> TopCandidates:
+) -> Best:
     """Return the best k of beams x vocabulary, for every `group` of consecutive rows; logits are read once.
 
     A candidate's score is `scores[row]` (float64 [B], default 0; rows with -inf are not read) plus its logit minus the
@@ -503,18 +503,16 @@ def masked_topk(
     if contract.device != "cpu":
         from .triton_select import masked_topk as on_device
 
-        return TopCandidates(*on_device(logits, masks, rows, contract, k, added, group, normalise))
+        return Best(*on_device(logits, masks, rows, contract, k, added, group, normalise))
     flat = flatten(logits, masks, rows, contract)
     shape = (contract.batch // group, k)
     best = (np.empty(shape), np.empty(shape, np.int32), np.empty(shape, np.int32))
     normaliser, status = np.empty(contract.batch), np.empty(contract.batch, np.uint8)
     _raise_if_bad(flat, topk_kernel(*flat, _MUCH[normalise], added, *best, normaliser, status))
-    return TopCandidates(*best, normaliser, status)
+    return Best(*best, normaliser, status)
 
 
-def token_logprobs(
-    logits: Any, tokens: Any, masks: Any = None, rows: Any = None, size: int | None = None
-) -> ChosenTokens:
+def token_logprobs(logits: Any, tokens: Any, masks: Any = None, rows: Any = None, size: int | None = None) -> Chosen:
     """Return log-probabilities of given tokens int32 [B] among the allowed and among all tokens; NaN for token -1."""
     contract = check(logits, masks, rows, size)
     given = per_row(tokens, contract.batch, "tokens")
@@ -524,10 +522,10 @@ def token_logprobs(
     if contract.device != "cpu":
         from .triton_select import token_logprobs as on_device
 
-        return ChosenTokens(*on_device(logits, wanted, masks, rows, contract))
+        return Chosen(*on_device(logits, wanted, masks, rows, contract))
     flat = flatten(logits, masks, rows, contract)
     _, status, masked, raw = _scan(flat, contract, CHOSEN_AND_RAW)
-    return ChosenTokens(wanted, status, *_logprobs(flat, wanted, masked, raw))
+    return Chosen(wanted, status, *_logprobs(flat, wanted, masked, raw))
 
 
 def _sampling(

@@ -13,7 +13,7 @@ import numpy as np
 from ...checks import check_text, shown
 from ...engine.generator import Generator
 from ...engine.options import Options, RunOptions
-from ...engine.prompts.arguments import Prompt
+from ...engine.prompts.arguments import check_prompt
 from ...errors import OptionError, TrellmError
 
 COLUMNS = ("text", "value", "finish_reason", "tokens", "error")
@@ -67,10 +67,11 @@ class Generate:
         found = {name: [row[name] for row in rows] for name in COLUMNS}
         return {**batch, **{name: np.array(found[name], int if name == "tokens" else object) for name in COLUMNS}}
 
-    def _rows(self, prompts: Sequence[Prompt]) -> list[dict[str, Any]]:
+    def _rows(self, prompts: Sequence[Any]) -> list[dict[str, Any]]:
         """Return the results of prompts. Invalid prompts are isolated by bisection, and each gets an error row."""
         try:
-            return [_row(result) for result in self._generator.run_texts(prompts, self._options)]
+            checked = [check_prompt(each, f"prompt {number}") for number, each in enumerate(prompts)]
+            return [_row(result) for result in self._generator.run_texts(checked, self._options)]
         except TrellmError as error:
             if len(prompts) == 1:
                 return [{"text": "", "value": None, "finish_reason": FAILED, "tokens": 0, "error": str(error)}]

@@ -227,7 +227,7 @@ def test_what_enters_while_all_is_cut_ends_too() -> None:
         cursor: Any = SimpleNamespace(handle=handle)
         arrivals = await asyncio.to_thread(line.add, cursor)
         try:
-            async for _ in arrivals:
+            async for _ in arrivals.pieces(is_quick=True):
                 raise AssertionError("there is no news")
         finally:
             assert arrivals.is_over and line.writing == 0 and cancelled == [call]
