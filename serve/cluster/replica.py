@@ -44,7 +44,7 @@ class Replica:
         self._starting = asyncio.Lock()
 
     async def answer(self, ask: ReplicaRequest, key: str) -> AsyncIterator[ResponseStart | bytes]:
-        """Yield an ResponseStart, then the body in pieces as they come. key: used only by the router
+        """Yield a ResponseStart, then the body in pieces as they come. key: used only by the router
 
         If the caller stops early, the request is cancelled as for a disconnected client.
         """

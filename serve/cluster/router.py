@@ -148,7 +148,7 @@ class Router:
         return ReplicaRequest(request.method, request.url.path, query, headers, body)
 
     async def pieces(self, ask: ReplicaRequest) -> AsyncIterator[ResponseStart | bytes]:
-        """Yield the answer of a replica. An ResponseStart waits for a first piece of a stream, so that another replica
+        """Yield the answer of a replica. A ResponseStart waits for a first piece of a stream, so that another replica
         can retry.
 
         Raises ApiError if all replicas are full, or if all tries lost their replica.
