@@ -139,12 +139,13 @@ class JSONTrails:
         key = (around, kind, is_watched)
         known = self._shape_numbers.get(key)
         if known is None:
-            known = self._shape_numbers[key] = len(self.shapes)
             innermost: tuple[tuple[Kind, bool], ...] = ((kind, is_watched),)
             kinds = (innermost + self.shapes[around].kinds)[: LEVELS + 1]
             depth = next((at for at, (_, differs) in enumerate(kinds) if differs), len(kinds))
             is_outer = sum(differs for _, differs in kinds) == 1
-            self.shapes.append(Shape(kinds, around, depth, is_outer, len(kinds) > LEVELS))
+            known = len(self.shapes)
+            self.shapes.append(Shape(kinds, around, depth, is_outer, len(kinds) > LEVELS))  # before its number is known
+            self._shape_numbers[key] = known
         return known
 
     def piece(self, trail: JSONTrail) -> bytes:

@@ -80,8 +80,8 @@ class KeyIndex:
         """Add the key of the latest value."""
         if key not in self._numbers:
             spend(len(key) >> 4)
+            self._numbers[key] = number  # first: each of the keys has a number, even after an interrupt
             insort(self._keys, key)
-            self._numbers[key] = number
 
     def beginning(self, begin: bytes, count: int) -> Iterator[bytes]:
         """Return the keys with a prefix, among the first `count` values."""

@@ -13,6 +13,7 @@ from trellm.errors import Cancelled, LimitError
 from trellm.guides import CFGGuide, Guide, JSONGuide, RegexGuide, json_guide, mask_within, tokens_of
 from trellm.guides.chart import arrays, automaton
 from trellm.guides.chart import arrays as chart_arrays
+from trellm.guides.distinct import trail
 from trellm.guides.json_schema.lower import rules
 
 from ..watching import failing_at, watched
@@ -93,6 +94,23 @@ def test_an_exception_anywhere_changes_nothing(kind: str, place: tuple[object, s
                 assert [told(again, seed) for seed in range(3)] == expected
         if is_over:
             break
+
+
+def test_kinds_of_containers_are_numbered_or_not() -> None:
+    """Guides of a vocabulary share them: none of the others is hurt."""
+
+    def items_of(title: str) -> list[object]:
+        guide = JSONGuide({"title": title, "type": "array", "uniqueItems": True}, vocabulary)
+        state = guide.read(guide.start, b'["a"')
+        return [guide.mask(guide.read(state, each)).tobytes() for each in (b",", b',[["', b',{"a":[', b",[{")]
+
+    vocabulary = copied()
+    expected = items_of("none fails")
+    for at in range(1, 9):
+        vocabulary = copied()
+        with failing(trail, "Shape", at), pytest.raises(Injected):
+            items_of("one fails")
+        assert items_of("one fails") == items_of("another") == expected
 
 
 def test_making_room_is_done_or_not_done() -> None:

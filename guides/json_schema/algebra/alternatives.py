@@ -122,10 +122,10 @@ def union(normals: Sequence[Normal]) -> Normal:
 
 def _sum(groups: list[tuple[Case, ...]], any_case: Case) -> tuple[Case, ...]:
     """Return the distinct cases of all groups; `any_case` alone if it is among them."""
-    found = tuple(dict.fromkeys(chain.from_iterable(groups)))
-    if any(case is any_case for case in found):
+    found = dict.fromkeys(chain.from_iterable(groups))
+    if any_case in found:  # or its equal
         return (any_case,)
-    return without_absorbed(found) if len(found) <= FEW else found
+    return without_absorbed(tuple(found)) if len(found) <= FEW else tuple(found)
 
 
 Meaning = Callable[[Formula], Formula]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
+from functools import reduce
 from itertools import count, islice
 from math import gcd, lcm
 from typing import Any
@@ -93,9 +94,14 @@ def tidy(case: Number) -> Number | None:
             return None
     if step is None or not (case.not_multiple_of or case.excluded):
         return case
-    # If no refused factor divides the step, one of the first multiples that are not excluded is a member.
-    is_empty = any(step % factor == 0 for factor in case.not_multiple_of)
-    return case if not is_empty and any(contains(case, value) for value in _candidates(case)) else None
+    if any(step % factor == 0 for factor in case.not_multiple_of):
+        return None
+    if low is None or high is None:
+        return case
+    # Each period has a member, unless that is excluded; of few periods, the search looks at each multiple.
+    period = reduce(least_common_multiple, case.not_multiple_of, step)
+    is_wide = (high - low) // period > len(case.excluded)
+    return case if is_wide or any(contains(case, value) for value in _candidates(case)) else None
 
 
 def _on_multiples(case: Number, step: Rational) -> Number:

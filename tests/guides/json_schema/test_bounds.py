@@ -159,6 +159,15 @@ def test_numbers_that_are_no_multiples_of_a_small_step(also: dict[str, Any], spe
     assert guide.distance(guide.start) == 5  # 1e-10
 
 
+@pytest.mark.parametrize(
+    "also", [{}, {"minimum": 0}, {"minimum": 0, "maximum": 10**12}, {"minimum": 0, "maximum": 801}]
+)
+def test_numbers_that_are_excluded_one_by_one(also: dict[str, Any]) -> None:
+    refused = [{"not": {"const": number}} for number in range(800)]
+    guide = within({"type": "integer", **also, "allOf": refused}, spelling="plain")
+    assert reads(guide, "800") and not reads(guide, "799")
+
+
 def test_the_shortest_text_is_a_number() -> None:
     pair = {"type": "array", "minItems": 2, "maxItems": 2}
     within(chain(40, lambda reference: {**pair, "items": reference}, {"type": "integer"}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from itertools import product
+from itertools import permutations, product
 from random import Random
 from typing import Any
 
@@ -441,6 +441,12 @@ def test_distances_know_how_many_items_of_few_values_are_there(schema: Any, text
 def test_what_cannot_be_enforced_is_refused(schema: Any, reason: str) -> None:
     with pytest.raises(SchemaError, match=reason):
         JSONGuide(schema, VOCABULARY)
+
+
+def test_arrays_with_equal_items_may_be_among_all_arrays() -> None:
+    every: Any = {"type": "array"}
+    for order in permutations((every, {**every, "minItems": 0}, {**every, "not": {"uniqueItems": True}})):
+        assert JSONGuide({"anyOf": list(order)}, VOCABULARY).read(0, b"[1,1]") != DEAD
 
 
 def test_too_many_items_that_must_be_there_are_refused() -> None:
