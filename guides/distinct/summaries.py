@@ -24,7 +24,7 @@ Mask = NDArray[np.uint32]
 
 MAX_SPELT = 1 << 14
 """Maximum number of texts with cached tokens."""
-MOST_LISTED = 32
+MAX_LISTED = 32
 """Number of tokens that are removed from a mask one by one."""
 _BOUNDS = b" \t\n\r,]}"
 """Bytes that may follow a number or word."""
@@ -176,7 +176,7 @@ class TokenSummaries:
         Few are listed; of many, which few texts end in, there is a mask.
         """
         tokens = (self.enders if is_word else self.closers).get(rest, ())
-        if len(tokens) <= MOST_LISTED:
+        if len(tokens) <= MAX_LISTED:
             return tokens, None
         key = (is_word, rest)
         known = self._masks.get(key)
