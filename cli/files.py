@@ -20,7 +20,6 @@ from ..checks import lone_surrogate, repeated_name, shown
 
 if TYPE_CHECKING:
     from ..engine.media import Media
-    from ..engine.prompts.arguments import Prompt
     from ..engine.results import Generation, TokenLogprob
 
 RESULT_KEYS = (
@@ -62,13 +61,6 @@ class PromptLine:
         given: Any = self.given
         several = cast("list[Any]", given if isinstance(given, list) else [given])
         return several if isinstance(several[-1], str) else None
-
-    @property
-    def checked(self) -> Prompt:
-        """The prompt as engines read it: images and audio with a text are a message. Raises OptionError."""
-        from ..engine.prompts.arguments import check_prompt
-
-        return check_prompt(self.given, f"{self.place}: the prompt")
 
     def behind(self, media: Sequence[Media]) -> PromptLine:
         """Return the prompt with further images and audio before it. Raises click.UsageError for token ids and

@@ -512,22 +512,23 @@ def _running(
 ) -> Running:
     """Return a run with one generator for all prompts, or with one for each document, shared by its prompts."""
     from ..engine.engine import run_together
+    from ..engine.prompts.arguments import prompts_of
 
-    model = load()
+    model, prompts = load(), prompts_of([line.given for line in asked]).items
     if constraint.document_field is None:
         generator = _generator(model, constraint, chatting, is_described)
-        return partial(generator.run_texts, [prompt.checked for prompt in asked])
+        return partial(generator.run_texts, prompts)
     made: dict[tuple[str, ...], Generator[Any]] = {}
     pairs: list[tuple[Generator[Any], Any]] = []
-    for prompt in asked:
-        documents = prompt.texts(constraint.document_field)
+    for line, prompt in zip(asked, prompts, strict=True):
+        documents = line.texts(constraint.document_field)
         if documents not in made:
             own = replace(constraint, document_field=None, documents=documents)
             try:
                 made[documents] = _generator(model, own, chatting, is_described)
             except TrellmError as error:
-                raise click.UsageError(f"{prompt.place}, field {constraint.document_field!r}: {error}") from None
-        pairs.append((made[documents], prompt.checked))
+                raise click.UsageError(f"{line.place}, field {constraint.document_field!r}: {error}") from None
+        pairs.append((made[documents], prompt))
     return partial(run_together, pairs)
 
 
