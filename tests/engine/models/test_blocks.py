@@ -128,7 +128,7 @@ def random_history(model: Any, seed: int, steps: int = 14) -> list[tuple[torch.T
 
 
 def last_states(network: Any, texts: Sequence[list[int]]) -> list[torch.Tensor]:
-    """What the model makes of each text alone, without a cache; one pass tells it of all beginnings of a text."""
+    """Outputs of the model for each text alone, without a cache; one pass tells those of all beginnings of a text."""
     body = network.model if network.base_model is network else network.base_model
     passes: list[tuple[list[int], torch.Tensor]] = []
     for text in sorted(texts, key=len, reverse=True):

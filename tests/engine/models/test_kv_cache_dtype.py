@@ -69,7 +69,7 @@ for each in ROUNDED:
 
 @torch.inference_mode()
 def rounded(network: Any, texts: list[list[int]], kind: str) -> list[Tensor]:
-    """What a model makes of texts whose keys and values are rounded, by transformers."""
+    """Outputs of a model of transformers for texts whose keys and values are rounded."""
     before = network.config._attn_implementation
     network.config._attn_implementation = kind
     try:
