@@ -61,6 +61,9 @@ class EngineCore:
         self.waiting = GuideQueue(self._sampler)
         self._encoder = model if isinstance(model, SourceModel) else None
         self._media = media_of(model)
+        if self._media is not None:
+            # The model keeps features across engines, and an engine sees only changes of weights after its start.
+            self._media.forget()
         self._arrivals = 0
         self._is_whole = False
         self._drafter: Drafter | None = None

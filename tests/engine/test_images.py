@@ -353,6 +353,23 @@ def test_other_weights_of_the_vision_part(both: tuple[Any, Any, Any]) -> None:
             weights.copy_(before)
 
 
+def test_an_engine_forgets_features_of_earlier_weights() -> None:
+    """The weights changed after an earlier engine of the same model had read the image."""
+    model, processor = build("llava")
+    ours = models.transformers(model, processor)
+    text, prompt = generate.text(ours), [WIDE, "x"]
+    text.run(prompt, max_tokens=1)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "language" not in name:
+                parameter.mul_(-1)
+    with Engine(ours) as engine:
+        handle = engine.submit(text, prompt, max_tokens=TOKENS)
+        while engine.step():
+            pass
+        assert said(handle.result()) == expected(model, processor, asked("llava", prompt), TOKENS)
+
+
 def test_rows_are_prompts_as_ids(both: tuple[Any, Any, Any]) -> None:
     """As the server has them, which reads prompts before it runs them."""
     ours = both[2]
