@@ -27,7 +27,8 @@ _FLAGS = {
     name: flag_of(name)
     for name in (
         *("max_tokens", "min_tokens", "no_repeat_ngram_size", "repetition_penalty", "frequency_penalty"),
-        *("presence_penalty", "logit_bias", "batch_size", "length_penalty", "early_stopping", "none_text"),
+        *("presence_penalty", "logit_bias", "batch_size", "length_penalty", "sibling_penalty"),
+        *("early_stopping", "none_text"),
         *(name for name in SAMPLE_OPTIONS if "_" in name),
     )
 } | {"max_states": "--limit"}

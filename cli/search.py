@@ -111,6 +111,11 @@ _OPTIONS = (
         help="With --beams: whether to stop at WIDTH finished texts; never: only stop when no better one is possible.",
     ),
     click.option(
+        "--sibling-penalty",
+        type=NumberType(0, 1000),
+        help="With --beams: above 0, texts differ more. [default: 0]",
+    ),
+    click.option(
         "--search",
         "target",
         type=click.Choice(["exact", "smc", "importance"]),
@@ -177,7 +182,7 @@ def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
         stopping = None if early_stopping is None else {"no": False, "yes": True}.get(early_stopping, early_stopping)
         searching = SearchOptions(
             {name: others.pop(name) for name in SAMPLE_OPTIONS},
-            {"length_penalty": others.pop("length_penalty"), "early_stopping": stopping},
+            {name: others.pop(name) for name in ("length_penalty", "sibling_penalty")} | {"early_stopping": stopping},
             {name: others.pop(name) for name in _CONTROLS} | {"logit_bias": _biases(others.pop("logit_bias"))},
             {name: others.pop(name) for name in _OF_SEARCH},
             others.pop("target"),

@@ -344,7 +344,7 @@ _ELSEWHERE: dict[str, Sequence[str]] = {
     _SAMPLE: (*SAMPLE_OPTIONS, "do_sample", "typical_p", "sampler", "sampling_params"),
     "greedy search is the default; leave it out": ("greedy",),
     _SEVERAL: ("n", "num_return_sequences", "num_samples", "samples", "best_of"),
-    _BEAM: ("num_beams", "beams", "beam_width", "width", "length_penalty", "early_stopping"),
+    _BEAM: ("num_beams", "beams", "beam_width", "width", "length_penalty", "early_stopping", "sibling_penalty"),
     _MAX_TOKENS_HINT: ("max_new_tokens", "max_length", "max_completion_tokens", "max_output_tokens", "num_predict"),
     "for the fewest tokens of an output use min_tokens=10": ("min_new_tokens", "min_length"),
     _STOP: ("stop_strings", "stop_sequences", "stop_words", "stop_at", "until"),

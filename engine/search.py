@@ -303,6 +303,8 @@ class SMC(Target):
 STEEPEST = 10
 """Greatest magnitude of `length_penalty`. Beyond it powers of lengths overflow or underflow."""
 
+MAX_SIBLING_PENALTY = 1000
+
 
 @dataclass(frozen=True)
 class Beam:
@@ -313,15 +315,19 @@ class Beam:
     early_stopping: when a prompt is done. False: once `width` texts are finished and the best beam, scored at its
         present length, is no better than the worst of them. True: once `width` texts are finished. "never": as False,
         but a beam is scored at the length most favourable to it, so that nothing better is missed.
+    sibling_penalty: above 0, beams differ more: where beams are chosen, it is subtracted from the log-probability of a
+        candidate once for each likelier candidate that continues the same beam. Scores do not contain it. Source: J. Li
+        and others, "A Simple, Fast Diverse Decoding Algorithm for Neural Generation" (2016).
     n: texts for each prompt, best first, each with its score; fewer if no more are found. Under a constraint, equal
         texts with different tokens count once, with the best score.
-    Scores and search are those of transformers' `generate(num_beams=width)`.
+    Without a sibling penalty, scores and search are those of transformers' `generate(num_beams=width)`.
     """
 
     width: int
     length_penalty: float = 1.0
     n: int = 1
     early_stopping: bool | Literal["never"] = False
+    sibling_penalty: float = 0.0
 
     def __post_init__(self) -> None:
         width = check_int(self.width, "width")
@@ -338,6 +344,9 @@ class Beam:
         stopping: Any = self.early_stopping
         if not isinstance(stopping, (bool, str)) or stopping not in (False, True, "never"):
             raise OptionError(f'early_stopping={self.early_stopping!r}: expected False, True or "never"')
+        meaning = f"a number from 0 to {MAX_SIBLING_PENALTY}"
+        if not 0 <= check_number(self.sibling_penalty, "sibling_penalty", meaning) <= MAX_SIBLING_PENALTY:
+            raise OptionError(f"sibling_penalty={self.sibling_penalty!r}: {meaning}")
 
     def score(self, total: float, length: int) -> float:
         """Return the ranking score of a text of `length` tokens with log-probability `total`."""

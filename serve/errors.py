@@ -230,6 +230,7 @@ _FIELDS = {
     "stop_ids": "stop_token_ids",
     "width": "trellm.beams",
     "length_penalty": "trellm.beams",
+    "sibling_penalty": "trellm.beams",
     "fields": "trellm.fields",
     "describe": "trellm.describe",
     "frame": "trellm.frame",

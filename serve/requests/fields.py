@@ -22,7 +22,7 @@ from pydantic import (
 
 from ...engine.decode.frames import FrameOption
 from ...engine.options import MAX_PRIORITY
-from ...engine.search import Beam, Greedy, Sample, Search
+from ...engine.search import MAX_SIBLING_PENALTY, Beam, Greedy, Sample, Search
 from ...guides.goals.specs import MAX_PARTS, AllOf, AnyOf, Gap, Goal, Ordered, Phrase, Template
 from ...guides.grammar import is_gbnf
 from ...sampling import SAMPLE_OPTIONS
@@ -285,7 +285,7 @@ class SamplingFields(CommonFields, PenaltyFields):
                     raise ApiError(
                         f"{name} has no effect with trellm.beams, which sample nothing; leave it out", (name,)
                     )
-            return Beam(beams.width, beams.length_penalty, self.texts, beams.early_stopping)
+            return Beam(beams.width, beams.length_penalty, self.texts, beams.early_stopping, beams.sibling_penalty)
         if self.temperature == 0:
             return Greedy()
         said = {name: value for name, value in self.given.items() if name != "top_k" or value > 0}
@@ -294,11 +294,12 @@ class SamplingFields(CommonFields, PenaltyFields):
 
 
 class Beams(RequestBase):
-    """Beam search: the number of beams, and the ranking of finished texts."""
+    """Beam search: the number of beams, the ranking of finished texts, and a penalty for beams that are alike."""
 
     width: Annotated[int, Field(ge=1, le=64)]
     length_penalty: Annotated[float, Field(ge=-10, le=10)] = 1.0
     early_stopping: bool | Literal["never"] = False
+    sibling_penalty: Annotated[float, Field(ge=0, le=MAX_SIBLING_PENALTY)] = 0.0
 
 
 class PhraseField(RequestBase):
