@@ -15,7 +15,7 @@ from ..errors import OptionError
 from ..guides.explain import visible
 from ..guides.pictures import Arrow, Picture, PictureNode
 from ..kernels.logits.select import masked_argmax, masked_sample
-from ..sampling import SAMPLE_OPTIONS
+from ..sampling import BEAM_OPTIONS, SAMPLE_OPTIONS
 from ..tokenizers_adapter import Vocabulary
 from .scores import Ranked, Trace, as_list
 
@@ -300,12 +300,6 @@ class SMC(Target):
         return self.particles
 
 
-STEEPEST = 10
-"""Greatest magnitude of `length_penalty`. Beyond it powers of lengths overflow or underflow."""
-
-MAX_SIBLING_PENALTY = 1000
-
-
 @dataclass(frozen=True)
 class Beam:
     """Beam search: the `width` most likely partial texts are continued; the `n` best finished texts are returned.
@@ -338,15 +332,11 @@ class Beam:
                 f"n={self.n!r}: expected a whole number from 1 to width={width}; wider beams find more texts"
             )
         object.__setattr__(self, "n", n)
-        meaning = f"a number from {-STEEPEST} to {STEEPEST}"
-        if abs(check_number(self.length_penalty, "length_penalty", meaning)) > STEEPEST:
-            raise OptionError(f"length_penalty={self.length_penalty!r}: {meaning}")
+        for name, option in BEAM_OPTIONS.items():
+            object.__setattr__(self, name, option.checked(getattr(self, name), name))
         stopping: Any = self.early_stopping
         if not isinstance(stopping, (bool, str)) or stopping not in (False, True, "never"):
             raise OptionError(f'early_stopping={self.early_stopping!r}: expected False, True or "never"')
-        meaning = f"a number from 0 to {MAX_SIBLING_PENALTY}"
-        if not 0 <= check_number(self.sibling_penalty, "sibling_penalty", meaning) <= MAX_SIBLING_PENALTY:
-            raise OptionError(f"sibling_penalty={self.sibling_penalty!r}: {meaning}")
 
     def score(self, total: float, length: int) -> float:
         """Return the ranking score of a text of `length` tokens with log-probability `total`."""

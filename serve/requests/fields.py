@@ -22,16 +22,17 @@ from pydantic import (
 
 from ...engine.decode.frames import FrameOption
 from ...engine.options import MAX_PRIORITY
-from ...engine.search import MAX_SIBLING_PENALTY, Beam, Greedy, Sample, Search
+from ...engine.search import Beam, Greedy, Sample, Search
 from ...guides.goals.specs import MAX_PARTS, AllOf, AnyOf, Gap, Goal, Ordered, Phrase, Template
 from ...guides.grammar import is_gbnf
-from ...sampling import SAMPLE_OPTIONS
+from ...sampling import BEAM_OPTIONS, SAMPLE_OPTIONS
 from ..bodies import loaded_text
 from ..constraints.constraint import ConstraintSpec, Kind
 from ..errors import ApiError, Names, param_of
 
 MAX_TOKENS = 1 << 20
 _TEMPERATURE, _TOP_P, _MIN_P = (SAMPLE_OPTIONS[name] for name in ("temperature", "top_p", "min_p"))
+_LENGTH, _SIBLING = (BEAM_OPTIONS[name] for name in ("length_penalty", "sibling_penalty"))
 
 
 class RequestBase(BaseModel):
@@ -305,9 +306,9 @@ class Beams(RequestBase):
     """Beam search: the number of beams, the ranking of finished texts, and a penalty for beams that are alike."""
 
     width: Annotated[int, Field(ge=1, le=64)]
-    length_penalty: Annotated[float, Field(ge=-10, le=10)] = 1.0
+    length_penalty: Annotated[float, Field(ge=_LENGTH.least, le=_LENGTH.most)] = 1.0
     early_stopping: bool | Literal["never"] = False
-    sibling_penalty: Annotated[float, Field(ge=0, le=MAX_SIBLING_PENALTY)] = 0.0
+    sibling_penalty: Annotated[float, Field(ge=_SIBLING.least, le=_SIBLING.most)] = 0.0
 
 
 class PhraseField(RequestBase):
