@@ -1,4 +1,4 @@
-"""Sampling options: their bounds and descriptions, for Python, the command line, the server and the documentation."""
+"""Options of `Sample` and `Beam`: bounds and descriptions, for Python, the command line, the server and the pages."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from .errors import OptionError
 
 
 @dataclass(frozen=True)
-class SampleOption:
-    """An option of `Sample`. about: description; hint: advice in the message for other values
+class NumberOption:
+    """A number as an option of a search. about: description; hint: advice in the message for other values
 
     least, most: bounds; is_open: whether `least` itself is excluded; is_whole: whether values are whole numbers
     """
@@ -43,13 +43,19 @@ class SampleOption:
 
 
 SAMPLE_OPTIONS = {
-    "temperature": SampleOption(
+    "temperature": NumberOption(
         "Choose at random; below 1 sharper, above 1 wilder.", 1e-6, 1e6, hint="; for no randomness use Greedy()"
     ),
-    "top_k": SampleOption("Choose at random among the K most likely tokens.", 1, is_whole=True),
-    "top_p": SampleOption(
+    "top_k": NumberOption("Choose at random among the K most likely tokens.", 1, is_whole=True),
+    "top_p": NumberOption(
         "Choose at random among the likeliest tokens that make up probability P.", 0, 1, is_open=True
     ),
-    "min_p": SampleOption("Leave out tokens below P times the likeliest token's probability.", 0, 1),
+    "min_p": NumberOption("Leave out tokens below P times the likeliest token's probability.", 0, 1),
 }
 """By name, in order of application. In the command and the server temperature 0 means greedy search."""
+
+BEAM_OPTIONS = {
+    "length_penalty": NumberOption("Above 0 favours long texts; 1 by default.", -10, 10),
+    "sibling_penalty": NumberOption("Above 0 finds texts that differ more; 0 by default.", 0, 1000),
+}
+"""By name. Greater length penalties overflow powers of lengths."""

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 import click
 
 from ..checks import lone_surrogate
-from ..sampling import SAMPLE_OPTIONS
+from ..sampling import BEAM_OPTIONS, SAMPLE_OPTIONS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -27,7 +27,8 @@ _FLAGS = {
     name: flag_of(name)
     for name in (
         *("max_tokens", "min_tokens", "no_repeat_ngram_size", "repetition_penalty", "frequency_penalty"),
-        *("presence_penalty", "logit_bias", "batch_size", "length_penalty", "early_stopping", "none_text"),
+        *("presence_penalty", "logit_bias", "batch_size", "early_stopping", "none_text"),
+        *BEAM_OPTIONS,
         *(name for name in SAMPLE_OPTIONS if "_" in name),
     )
 } | {"max_states": "--limit"}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..sampling import SAMPLE_OPTIONS, SampleOption
+from ..sampling import BEAM_OPTIONS, SAMPLE_OPTIONS, NumberOption
 from .flags import BiasType, NumberType, flag_of, with_options
 
 if TYPE_CHECKING:
@@ -83,14 +83,15 @@ class SearchOptions:
         return SMC(n=self.samples, **drawing, **random) if kind == "smc" else Importance(self.samples, **random)
 
 
-def _option(name: str, option: SampleOption) -> Callable[[Any], Any]:
-    """Return the flag of an option of `Sample`."""
+def _option(name: str, option: NumberOption) -> Callable[[Any], Any]:
+    """Return the flag of an option of `Sample` or `Beam`."""
     if name == "temperature":
         said = f"{option.about} [default: 0, the likeliest tokens]"
         return click.option("--temperature", "--temp", type=NumberType(0, option.most), help=said)
+    said = f"{option.about} Needs --beams." if name in BEAM_OPTIONS else option.about
     numbers = NumberType(option.least, option.most, above=option.is_open)
     kind = click.IntRange(int(option.least)) if option.is_whole else numbers
-    return click.option(flag_of(name), type=kind, help=option.about)
+    return click.option(flag_of(name), type=kind, help=said)
 
 
 _OPTIONS = (
@@ -102,9 +103,7 @@ _OPTIONS = (
         metavar="WIDTH",
         help="Search for the likeliest texts by beam search.",
     ),
-    click.option(
-        "--length-penalty", type=NumberType(-10, 10), help="With --beams: above 0 favours long texts. [default: 1]"
-    ),
+    *(_option(*each) for each in BEAM_OPTIONS.items()),
     click.option(
         "--early-stopping",
         type=click.Choice(["no", "yes", "never"]),
@@ -177,7 +176,7 @@ def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
         stopping = None if early_stopping is None else {"no": False, "yes": True}.get(early_stopping, early_stopping)
         searching = SearchOptions(
             {name: others.pop(name) for name in SAMPLE_OPTIONS},
-            {"length_penalty": others.pop("length_penalty"), "early_stopping": stopping},
+            {name: others.pop(name) for name in BEAM_OPTIONS} | {"early_stopping": stopping},
             {name: others.pop(name) for name in _CONTROLS} | {"logit_bias": _biases(others.pop("logit_bias"))},
             {name: others.pop(name) for name in _OF_SEARCH},
             others.pop("target"),

@@ -11,7 +11,7 @@ from typing import Any, TypedDict, cast
 from ..checks import brief, check_bool, check_int, check_text, check_texts, items_of
 from ..errors import OptionError
 from ..guides.goals.specs import Goal, goals_of
-from ..sampling import SAMPLE_OPTIONS
+from ..sampling import BEAM_OPTIONS, SAMPLE_OPTIONS
 from .decode.controls import Controls, biases_of
 from .decode.randomness import fresh_seed
 from .models.protocol import Model, is_model
@@ -344,7 +344,7 @@ _ELSEWHERE: dict[str, Sequence[str]] = {
     _SAMPLE: (*SAMPLE_OPTIONS, "do_sample", "typical_p", "sampler", "sampling_params"),
     "greedy search is the default; leave it out": ("greedy",),
     _SEVERAL: ("n", "num_return_sequences", "num_samples", "samples", "best_of"),
-    _BEAM: ("num_beams", "beams", "beam_width", "width", "length_penalty", "early_stopping"),
+    _BEAM: ("num_beams", "beams", "beam_width", "width", "early_stopping", *BEAM_OPTIONS),
     _MAX_TOKENS_HINT: ("max_new_tokens", "max_length", "max_completion_tokens", "max_output_tokens", "num_predict"),
     "for the fewest tokens of an output use min_tokens=10": ("min_new_tokens", "min_length"),
     _STOP: ("stop_strings", "stop_sequences", "stop_words", "stop_at", "until"),

@@ -15,7 +15,7 @@ from ..errors import OptionError
 from ..guides.explain import visible
 from ..guides.pictures import Arrow, Picture, PictureNode
 from ..kernels.logits.select import masked_argmax, masked_sample
-from ..sampling import SAMPLE_OPTIONS
+from ..sampling import BEAM_OPTIONS, SAMPLE_OPTIONS
 from ..tokenizers_adapter import Vocabulary
 from .scores import Ranked, Trace, as_list
 
@@ -300,10 +300,6 @@ class SMC(Target):
         return self.particles
 
 
-STEEPEST = 10
-"""Greatest magnitude of `length_penalty`. Beyond it powers of lengths overflow or underflow."""
-
-
 @dataclass(frozen=True)
 class Beam:
     """Beam search: the `width` most likely partial texts are continued; the `n` best finished texts are returned.
@@ -313,15 +309,19 @@ class Beam:
     early_stopping: when a prompt is done. False: once `width` texts are finished and the best beam, scored at its
         present length, is no better than the worst of them. True: once `width` texts are finished. "never": as False,
         but a beam is scored at the length most favourable to it, so that nothing better is missed.
+    sibling_penalty: above 0, beams differ more: where beams are chosen, it is subtracted from the log-probability of a
+        candidate once for each likelier candidate that continues the same beam. Scores do not contain it. Source: J. Li
+        and others, "A Simple, Fast Diverse Decoding Algorithm for Neural Generation" (2016).
     n: texts for each prompt, best first, each with its score; fewer if no more are found. Under a constraint, equal
         texts with different tokens count once, with the best score.
-    Scores and search are those of transformers' `generate(num_beams=width)`.
+    Without a sibling penalty, scores and search are those of transformers' `generate(num_beams=width)`.
     """
 
     width: int
     length_penalty: float = 1.0
     n: int = 1
     early_stopping: bool | Literal["never"] = False
+    sibling_penalty: float = 0.0
 
     def __post_init__(self) -> None:
         width = check_int(self.width, "width")
@@ -332,9 +332,8 @@ class Beam:
                 f"n={self.n!r}: expected a whole number from 1 to width={width}; wider beams find more texts"
             )
         object.__setattr__(self, "n", n)
-        meaning = f"a number from {-STEEPEST} to {STEEPEST}"
-        if abs(check_number(self.length_penalty, "length_penalty", meaning)) > STEEPEST:
-            raise OptionError(f"length_penalty={self.length_penalty!r}: {meaning}")
+        for name, option in BEAM_OPTIONS.items():
+            object.__setattr__(self, name, option.checked(getattr(self, name), name))
         stopping: Any = self.early_stopping
         if not isinstance(stopping, (bool, str)) or stopping not in (False, True, "never"):
             raise OptionError(f'early_stopping={self.early_stopping!r}: expected False, True or "never"')

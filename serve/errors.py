@@ -23,7 +23,7 @@ from ..errors import (
     TrellmError,
 )
 from ..guides.json_schema.read.subschema import key_of, step_of
-from ..sampling import SAMPLE_OPTIONS
+from ..sampling import BEAM_OPTIONS, SAMPLE_OPTIONS
 from .constraints.structural_tags import FormatError
 from .tool_calls import ToolError
 
@@ -229,7 +229,7 @@ _FLAGS = {
 _FIELDS = {
     "stop_ids": "stop_token_ids",
     "width": "trellm.beams",
-    "length_penalty": "trellm.beams",
+    **dict.fromkeys(BEAM_OPTIONS, "trellm.beams"),
     "fields": "trellm.fields",
     "describe": "trellm.describe",
     "frame": "trellm.frame",

@@ -595,6 +595,8 @@ class TestGenerate:
         command = ["generate", "-m", model, "-r", "[a-z]{2,9}", "-p", "the "]
         assert main([*command, "--beams", "4", "-n", "3", "--length-penalty", "0", "--early-stopping", "never"]) == 0
         assert len(set(capsys.readouterr().out.splitlines())) == 3
+        assert main([*command, "--beams", "3", "-n", "3", "--sibling-penalty", "1000"]) == 0
+        assert len({line[0] for line in capsys.readouterr().out.splitlines()}) == 3
         controls = ["--no-repeat-ngram-size", "1", "--min-tokens", "6", "--repetition-penalty", "1.1"]
         assert main([*command, "--beams", "2", *controls]) == 0
         text = capsys.readouterr().out.strip()
@@ -827,6 +829,7 @@ class TestGenerate:
             (["-p", "x", "--beams", "2", "-n", "3"], "-n 3: expected a whole number from 1 to --beams 2"),
             (["-p", "x", "--beams", "2", "--top-k", "3"], "leave out --top-k"),
             (["-p", "x", "--length-penalty", "2"], "--length-penalty needs --beams"),
+            (["-p", "x", "--sibling-penalty", "2"], "--sibling-penalty needs --beams"),
             (["-p", "x", "--weights", "q8"], "--weights needs a model of transformers"),
             (["-p", "x", "--kv-cache-dtype", "float16"], "--kv-cache-dtype needs a model of transformers"),
             (["-p", "x", "--device", "cpu"], "--device and --dtype need a model of transformers"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -124,23 +125,27 @@ class BeamSearch:
         return group.request.withheld(mask, beam.tokens, size, self._eos, beam.state, beam.inside)
 
     def _best(self, groups: list[BeamGroup], logits: Tensor, masks: Sequence[Mask | None]) -> list[list[Candidate]]:
-        """Return the best candidates of each group, best first. All groups have the same number of beams.
+        """Return the best candidates of each group, in the order of choice. All groups have the same number of beams.
 
-        The count guarantees `width` candidates that do not end the text, if enough exist. With goals, the guarantee
-        holds for each beam, and the best `width` candidates that advance a goal are added.
+        The count guarantees `width` candidates that do not end the text, if enough exist. With goals or a sibling
+        penalty, the guarantee holds for each beam. With goals, the best `width` candidates that advance a goal are
+        added.
         """
         enders = max(len(self._eos | group.request.stop_ids) for group in groups)
         wanted = max(2, 1 + enders) * groups[0].search.width
         if groups[0].request.changes_scores:
             logits = _changed(groups, logits)
-        if not groups[0].has_goals:
+        penalty = groups[0].search.sibling_penalty
+        if not groups[0].has_goals and not penalty:
             return self._listed(groups, logits, masks, wanted, together=True)[0]
         found, logsums = self._listed(groups, logits, masks, wanted, together=False)
+        if not groups[0].has_goals:
+            return [_ordered(candidates, penalty) for candidates in found]
         beams = [(number, place) for number, group in enumerate(groups) for place in range(len(group.beams))]
         for row, (number, place) in enumerate(beams):
             further = self._further(groups[number], place, logits[row], logsums[row], masks[row])
             found[number] += further
-        return [_merged(candidates) for candidates in found]
+        return [_ordered(_merged(candidates), penalty) for candidates in found]
 
     def _further(
         self, group: BeamGroup, place: int, logits: Tensor, logsum: float, mask: Mask | None
@@ -349,6 +354,19 @@ def _merged(candidates: list[Candidate]) -> list[Candidate]:
     """Remove duplicate candidates, and sort them best first."""
     found = {(one.beam, one.token): one for one in reversed(candidates)}
     return sorted(found.values(), key=lambda one: (-one.total, one.beam, one.token))
+
+
+def _ordered(candidates: Sequence[Candidate], penalty: float) -> list[Candidate]:
+    """Sort candidates by log-probability, less the penalty for each candidate of the same beam before it.
+
+    candidates: those of each beam, best first
+    """
+    siblings: Counter[int] = Counter()
+    keys: list[tuple[float, int, int]] = []
+    for place, one in enumerate(candidates):
+        keys.append((penalty * siblings[one.beam] - one.total, one.beam, place))
+        siblings[one.beam] += 1
+    return [candidates[place] for _, _, place in sorted(keys)]
 
 
 def _changed(groups: Sequence[BeamGroup], logits: Tensor) -> Tensor:

@@ -25,13 +25,14 @@ from ...engine.options import MAX_PRIORITY
 from ...engine.search import Beam, Greedy, Sample, Search
 from ...guides.goals.specs import MAX_PARTS, AllOf, AnyOf, Gap, Goal, Ordered, Phrase, Template
 from ...guides.grammar import is_gbnf
-from ...sampling import SAMPLE_OPTIONS
+from ...sampling import BEAM_OPTIONS, SAMPLE_OPTIONS
 from ..bodies import loaded_text
 from ..constraints.constraint import ConstraintSpec, Kind
 from ..errors import ApiError, Names, param_of
 
 MAX_TOKENS = 1 << 20
 _TEMPERATURE, _TOP_P, _MIN_P = (SAMPLE_OPTIONS[name] for name in ("temperature", "top_p", "min_p"))
+_LENGTH, _SIBLING = (BEAM_OPTIONS[name] for name in ("length_penalty", "sibling_penalty"))
 
 
 class RequestBase(BaseModel):
@@ -199,6 +200,7 @@ class SamplingFields(CommonFields, PenaltyFields):
     truncate_prompt_tokens: Annotated[int, Field(ge=-1, le=MAX_TOKENS)] | None = None
 
     prompt_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    return_token_ids: bool | None = None
     max_tokens: Tokens | None = None
     min_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS)] | None = None
     repetition_penalty: RepetitionPenalty | None = None
@@ -236,6 +238,13 @@ class SamplingFields(CommonFields, PenaltyFields):
     def _of_whole_answers(cls, value: Any, info: ValidationInfo) -> Any:
         if value is not None and info.data.get("stream"):
             raise ValueError("log-probabilities of a prompt cannot be streamed; leave out stream")
+        return value
+
+    @field_validator("return_token_ids")
+    @classmethod
+    def _of_whole_texts(cls, value: Any, info: ValidationInfo) -> Any:
+        if value and info.data.get("stream"):
+            raise ValueError("token ids cannot be streamed; leave out stream")
         return value
 
     @property
@@ -285,7 +294,7 @@ class SamplingFields(CommonFields, PenaltyFields):
                     raise ApiError(
                         f"{name} has no effect with trellm.beams, which sample nothing; leave it out", (name,)
                     )
-            return Beam(beams.width, beams.length_penalty, self.texts, beams.early_stopping)
+            return Beam(beams.width, beams.length_penalty, self.texts, beams.early_stopping, beams.sibling_penalty)
         if self.temperature == 0:
             return Greedy()
         said = {name: value for name, value in self.given.items() if name != "top_k" or value > 0}
@@ -294,11 +303,12 @@ class SamplingFields(CommonFields, PenaltyFields):
 
 
 class Beams(RequestBase):
-    """Beam search: the number of beams, and the ranking of finished texts."""
+    """Beam search: the number of beams, the ranking of finished texts, and a penalty for beams that are alike."""
 
     width: Annotated[int, Field(ge=1, le=64)]
-    length_penalty: Annotated[float, Field(ge=-10, le=10)] = 1.0
+    length_penalty: Annotated[float, Field(ge=_LENGTH.least, le=_LENGTH.most)] = 1.0
     early_stopping: bool | Literal["never"] = False
+    sibling_penalty: Annotated[float, Field(ge=_SIBLING.least, le=_SIBLING.most)] = 0.0
 
 
 class PhraseField(RequestBase):

@@ -102,6 +102,7 @@ FORMAT = {"type": "json_schema", "json_schema": {"name": "a", "schema": {}}}
         ({"trellm": {"include": [{"phrase": "a", "wrd": True}]}}, "/trellm/include/0/wrd", "unknown_parameter"),
         ({"trellm": {"include": [{"any_of": [{"phrase": 3}]}]}}, "/trellm/include/0/any_of/0/phrase", "invalid_value"),
         ({"trellm": {"beams": {"widht": 3}}}, "/trellm/beams/widht", "unknown_parameter"),
+        ({"trellm": {"beams": {"width": 3, "sibling_penalty": -1}}}, "/trellm/beams/sibling_penalty", "invalid_value"),
     ],
     ids=str,
 )

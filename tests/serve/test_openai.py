@@ -6,6 +6,7 @@ from typing import Any
 import openai
 import pydantic
 import pytest
+from trellm import Beam, generate
 
 from .conftest import PASSAGE, Running
 
@@ -117,6 +118,23 @@ def test_stop_strings(server: Running) -> None:
     assert (answer["text"], answer["finish_reason"]) == ("1969", "stop")
     events = server.events("/v1/completions", {"model": "small", "prompt": prompt, "temperature": 0, "stop": ["07-2"]})
     assert "".join(event["choices"][0]["text"] for event in events) == "1969-"
+
+
+def test_beams_are_those_of_the_package(server: Running, model: Any) -> None:
+    prompt = "Write July 20, 1969 as YYYY-MM-DD.\nAnswer:\n"
+    generator = generate.regex(model, "[0-9]{2,6}")
+    found: list[list[str]] = []
+    several: tuple[dict[str, Any], ...] = (
+        {},
+        {"length_penalty": -1.0, "early_stopping": True},
+        {"sibling_penalty": 5.0},
+    )
+    for options in several:
+        asked = {"trellm": {"beams": {"width": 4, **options}}, "regex": "[0-9]{2,6}"}
+        answer = server.complete(prompt, n=4, max_tokens=12, **asked)
+        found.append([choice["text"] for choice in answer["choices"]])
+        assert found[-1] == generator(prompt, search=Beam(4, n=4, **options), max_tokens=12)
+    assert found[0] != found[1] and found[0] != found[2]
 
 
 def test_models(server: Running) -> None:

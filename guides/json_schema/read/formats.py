@@ -8,6 +8,7 @@ Where a format's definition is not regular, or needs tables, the pattern is narr
   A-labels (xn--), whose Punycode is not regular, and labels reserved by RFC 5890, section 2.3.1. Drafts 4 and 6 allow
   both.
 - idn-hostname: besides ASCII, characters of common scripts, up to 14 in a label (see `international`).
+- media-range: quoted strings have no characters beyond ASCII. RFC 9110 has them as bytes of no encoding (obs-text).
 - regex: no back references, and at most one named group. If the string has other conditions too, there are no named
   groups, groups nest at most two deep, and fewer ranges are accepted.
 
@@ -465,6 +466,19 @@ _TEMPLATE_CHAR = rf"(?:[!#$&'()*+,./0-9:;=?@A-Z\[\]_a-z~{_UCS}\uE000-\uF8FF-]|%{
 _TEMPLATE = rf"(?:{_TEMPLATE_CHAR}|\{{[+#./;?&]?{_VARIABLE}(?:,{_VARIABLE})*\}})*"
 _POINTER = "(?:/(?:[^~/]|~[01])*)*"
 
+_TCHAR = "[A-Za-z0-9!#$%&'*+.^_`|~-]"
+
+
+def _media_range(more: str) -> str:
+    """Return the pattern of `media-range` of RFC 9110, section 12.5.1. more: characters for obs-text of quoted strings
+
+    The asterisk is a character of tokens, so that `*/*` and `text/*` need no alternatives.
+    """
+    text = rf"[\t !#-\[\]-~{more}]"
+    quoted = rf'"(?:{text}|\\[\t -~{more}])*"'
+    return rf"{_TCHAR}+/{_TCHAR}+(?:[\t ]*;[\t ]*(?:{_TCHAR}+=(?:{_TCHAR}+|{quoted}))?)*"
+
+
 OLD_HOSTNAME = "hostname of RFC 1123"
 """The `hostname` of drafts 4 and 6: labels may have hyphens anywhere inside."""
 
@@ -511,6 +525,7 @@ _FORMATS = {
     ),
     "json-pointer": StringFormat(_POINTER, ""),
     "relative-json-pointer": StringFormat(f"(?:0|[1-9][0-9]*)(?:#|{_POINTER})", "0"),
+    "media-range": StringFormat(_media_range(""), "*/*", perhaps=_media_range(_BEYOND_ASCII)),
     "regex": StringFormat(nested(2), "", perhaps="(?:[^*+?)][^]*)?"),
 }
 """All formats that are enforced."""

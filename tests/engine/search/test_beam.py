@@ -190,7 +190,9 @@ def test_a_stream_of_beams_shows_what_is_certain() -> None:
 @pytest.mark.parametrize(
     "options",
     [{"width": 0}, {"width": 2.0}, {"width": True}, {"width": 3, "n": 4}, {"width": 3, "n": 0},
-     {"width": 2, "length_penalty": math.nan}, {"width": 2, "early_stopping": "always"}],
+     {"width": 2, "length_penalty": math.nan}, {"width": 2, "early_stopping": "always"},
+     {"width": 2, "sibling_penalty": -0.1}, {"width": 2, "sibling_penalty": 1001},
+     {"width": 2, "sibling_penalty": math.inf}, {"width": 2, "sibling_penalty": True}],
 )  # fmt: skip
 def test_impossible_beams_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(OptionError, match=f"{list(options)[-1]}="):

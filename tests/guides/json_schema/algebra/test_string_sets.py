@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import string
 from itertools import product
 
 import pytest
@@ -158,6 +159,59 @@ def test_regular_expressions_begin_as_they_may() -> None:
         assert LANGUAGE.contains(String(formats=frozenset(("regex",))), text)
         assert LANGUAGE.contains(perhaps, text)
     assert not any(LANGUAGE.contains(perhaps, text) for text in ("*", "+a", "?", ")"))
+
+
+MEDIA_RANGES = {
+    "*/*": True,
+    "text/*": True,
+    "*/html": True,
+    "application/vnd.a+json;q=0.5": True,
+    'a/b \t;\t c=d;;e="f"': True,
+    'a/b;c="x;y\\"z\t"': True,
+    'a/b;c=""': True,
+    "a/b;": True,
+    "a/b; ": True,
+    "": False,
+    "a": False,
+    "/": False,
+    "a/": False,
+    "a/b/c": False,
+    "a /b": False,
+    "a/b ": False,
+    "a/b c=d": False,
+    "a/b;c": False,
+    "a/b;c=": False,
+    "a/b;c =d": False,
+    "a/b;c= d": False,
+    'a/b;c="d': False,
+    'a/b;c="d\\"': False,
+    'a/b;c="d"e': False,
+    'a/b;c="\x7f"': False,
+    'a/b;c="\n"': False,
+    "a/b, c/d": False,
+    "é/b": False,
+    "a/b;c=é": False,
+}
+"""Texts, and whether RFC 9110 has them as a `media-range`."""
+
+
+@pytest.mark.parametrize("text", MEDIA_RANGES)
+def test_media_ranges(text: str) -> None:
+    for name in ("media-range", WIDER["media-range"]):
+        assert LANGUAGE.contains(String(formats=frozenset((name,))), text) is MEDIA_RANGES[text]
+
+
+@pytest.mark.parametrize("text", ['a/b;c="é"', 'a/b;c="\\é"', 'a/b;c="\u20ac"'])
+def test_quoted_bytes_may_be_of_a_media_range(text: str) -> None:
+    surely, perhaps = (String(formats=frozenset((name,))) for name in ("media-range", WIDER["media-range"]))
+    assert not LANGUAGE.contains(surely, text)
+    assert LANGUAGE.contains(perhaps, text)
+
+
+def test_tokens_of_media_ranges_have_the_characters_of_rfc_9110() -> None:
+    case = String(formats=frozenset(("media-range",)))
+    allowed = {chr(code) for code in range(0x100) if LANGUAGE.contains(case, f"a/{chr(code)}")}
+    assert allowed == {*string.ascii_letters, *string.digits, *"!#$%&'*+-.^_`|~"}
 
 
 def test_texts_are_spelt_together_as_they_are_apart() -> None:
