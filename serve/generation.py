@@ -62,7 +62,7 @@ class GenerationRequest:
     media: images and audio of the prompts, held until `end`
     prompt_tokens: of all prompts, each counted once; media_tokens: rows among them by kind; sizes: of each prompt
     arrivals: news of the engine's handle
-    prompt_scores, prompt_ids: of a chat's prompt, for the whole answer: serialized log-probabilities, and tokens
+    prompt_scores: serialized log-probabilities of a chat's prompt, for the whole answer
     key: id of the answer; created: in seconds since 1970
     names: field names of the called API, for errors
     trace: the request's span, if traced; reasons: finish reasons; first_seconds: time to the first piece
@@ -85,7 +85,6 @@ class GenerationRequest:
     scorer: FieldScorer | None = None
     arrivals: CursorBatches | None = None
     prompt_scores: bytes = b""
-    prompt_ids: Sequence[int] = ()
     output_tokens: int = 0
     reasoning_tokens: int = 0
     created: int = field(default_factory=lambda: int(time.time()))
@@ -477,11 +476,7 @@ def _options(service: Service, asked: ChatRequest | CompletionRequest, constrain
         if constraint.kind:
             raise ApiError("ignore_eos needs free text: a constraint decides where its texts end", ("ignore_eos",))
         said["min_tokens"] = service.settings.output_tokens if asked.budget is None else asked.budget
-    if asked.return_token_ids:  # a healed prompt has no tokens of its own at its end
-        if asked.trellm.heal:
-            raise ApiError("return_token_ids needs a prompt without healing; leave trellm.heal out", ("trellm", "heal"))
-        said["heal"] = False
-    elif asked.trellm.heal is not None:
+    if asked.trellm.heal is not None:
         said["heal"] = asked.trellm.heal
     if constraint.kind:  # a constraint defines the ends of its texts
         said = {name: value for name, value in said.items() if name not in ("stop", "stop_ids")}

@@ -321,12 +321,6 @@ def head_of(begun: GenerationRequest, kind: str) -> dict[str, Any]:
     return {"id": begun.key, "object": kind, "created": begun.created, "model": begun.model_name}
 
 
-def prompt_ids_of(result: Generation[Any]) -> list[int]:
-    """Return the tokens that the model read before a sequence. Images and audio have none."""
-    assert result.read is not None
-    return list(result.read.ids)
-
-
 def extension_of(result: Generation[Any]) -> dict[str, Any]:
     """Return the field `trellm` of a sequence: quotations, captures, unmet conditions and trace; {} without any."""
     said: dict[str, Any] = {}

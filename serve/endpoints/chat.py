@@ -41,7 +41,7 @@ from ..tool_calls import (
     is_apart,
     tools_of,
 )
-from .answers import Stream, answered, choice_stream, extension_of, head_of, prompt_ids_of, written
+from .answers import Stream, answered, choice_stream, extension_of, head_of, written
 from .scores import of_chat, of_prompt, scores_in, scores_of
 
 
@@ -261,8 +261,7 @@ async def chat(request: Request, service: Service, asked: ChatRequest) -> Respon
 
 def _head(begun: GenerationRequest) -> dict[str, Any]:
     kind = "chat.completion.chunk" if begun.asked.is_streamed else "chat.completion"
-    said = head_of(begun, kind) | {"system_fingerprint": None}
-    return said | {"prompt_token_ids": begun.prompt_ids} if begun.prompt_ids else said
+    return head_of(begun, kind) | {"system_fingerprint": None}
 
 
 def _choice(begun: GenerationRequest, index: int, result: Generation[Any]) -> dict[str, Any]:
@@ -275,10 +274,7 @@ def _choice(begun: GenerationRequest, index: int, result: Generation[Any]) -> di
     if index == 0 and result.prompt_logprobs is not None:
         begun.prompt_scores = b"".join(written(of_prompt(result.prompt_logprobs, begun.service.model.vocabulary)))
     scores = of_chat(scores_of(result), begun.service.model.vocabulary)
-    choice: dict[str, Any] = {"index": index, "message": message, "logprobs": scores, "finish_reason": finish}
-    if begun.asked.return_token_ids:
-        begun.prompt_ids = prompt_ids_of(result)
-        choice["token_ids"] = list(result.token_ids)
+    choice = {"index": index, "message": message, "logprobs": scores, "finish_reason": finish}
     return choice | extension_of(result)
 
 

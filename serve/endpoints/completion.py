@@ -15,7 +15,7 @@ from ..errors import ApiError
 from ..generation import REASONS, Beginning, GenerationRequest, Prepared, begin
 from ..requests.chat import CompletionRequest
 from ..service import Service
-from .answers import Stream, answer_of, answered, choice_stream, extension_of, head_of, prompt_ids_of, whole, written
+from .answers import Stream, answer_of, answered, choice_stream, extension_of, head_of, whole, written
 from .scores import TokenOffsets, of_completion, of_prompt, scores_in, scores_of
 
 
@@ -77,8 +77,6 @@ def _choice(begun: GenerationRequest, index: int, result: Generation[Any]) -> di
     echoed = prompt if asked.has_echoed_scores and prompt is not None else ()
     scores = of_completion(scores_of(result), begun.service.model.vocabulary, offsets, echoed, asked.logprobs)
     choice = _fields(index, echo + result.text, scores, result)
-    if asked.return_token_ids:
-        choice |= {"prompt_token_ids": prompt_ids_of(result), "token_ids": list(result.token_ids)}
     if asked.prompt_logprobs is None or prompt is None:
         return choice
     return choice | {"prompt_logprobs": of_prompt(prompt, begun.service.model.vocabulary, asked.prompt_logprobs)}

@@ -200,7 +200,6 @@ class SamplingFields(CommonFields, PenaltyFields):
     truncate_prompt_tokens: Annotated[int, Field(ge=-1, le=MAX_TOKENS)] | None = None
 
     prompt_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    return_token_ids: bool | None = None
     max_tokens: Tokens | None = None
     min_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS)] | None = None
     repetition_penalty: RepetitionPenalty | None = None
@@ -238,13 +237,6 @@ class SamplingFields(CommonFields, PenaltyFields):
     def _of_whole_answers(cls, value: Any, info: ValidationInfo) -> Any:
         if value is not None and info.data.get("stream"):
             raise ValueError("log-probabilities of a prompt cannot be streamed; leave out stream")
-        return value
-
-    @field_validator("return_token_ids")
-    @classmethod
-    def _of_whole_texts(cls, value: Any, info: ValidationInfo) -> Any:
-        if value and info.data.get("stream"):
-            raise ValueError("token ids cannot be streamed; leave out stream")
         return value
 
     @property

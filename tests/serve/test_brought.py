@@ -135,48 +135,6 @@ def test_best_of(server: Running) -> None:
         assert "best_of" in server.error("/v1/completions", {"model": "small", "prompt": "x", **wrong})["message"]
 
 
-def test_token_ids(server: Running) -> None:
-    ids = server.post("/tokenize", {"messages": ASKED}).json()["tokens"]
-    tools: list[Any] = [
-        {"type": "function", "function": {"name": "find", "parameters": {"type": "object", "properties": {}}}}
-    ]
-    several: list[dict[str, Any]] = [{}, {"n": 2, "temperature": 1}, {"regex": "[a-z]{4}"}, {"trellm": {"beams": 2}}]
-    for more in several:
-        body = {"model": "small", "messages": ASKED, "temperature": 0, "max_tokens": 20, "return_token_ids": True}
-        answer = server.post("/v1/chat/completions", {**body, **more}).json()
-        assert answer["prompt_token_ids"] == ids
-        for choice in answer["choices"]:
-            text = server.post("/detokenize", {"tokens": choice["token_ids"]}).json()["prompt"]
-            assert text == choice["message"]["content"]
-        assert sum(len(each["token_ids"]) for each in answer["choices"]) == answer["usage"]["completion_tokens"]
-    called = chat(server, tools=tools, tool_choice="required", return_token_ids=True)
-    assert "find" in server.post("/detokenize", {"tokens": called["token_ids"]}).json()["prompt"]
-    plain = server.post("/v1/chat/completions", {"model": "small", "messages": ASKED, "max_tokens": 1}).json()
-    assert "prompt_token_ids" not in plain and "token_ids" not in plain["choices"][0]
-
-
-def test_token_ids_of_texts(server: Running) -> None:
-    """A prompt is read as it is, also where it ends inside a token: healing would read less of it."""
-    prompts = ["Write July 20, 1969 as YYYY-MM-DD.\nAns", "Write July 20, 1969 as YYYY-MM-DD.\nAnswer:\n"]
-    ids = [server.post("/tokenize", {"prompt": prompt}).json()["tokens"] for prompt in prompts]
-    for asked in (prompts, ids):
-        answer = server.complete(asked, n=2, temperature=1, max_tokens=5, return_token_ids=True)
-        assert [choice["prompt_token_ids"] for choice in answer["choices"]] == [ids[0], ids[0], ids[1], ids[1]]
-        for choice in answer["choices"]:
-            text = server.post("/detokenize", {"tokens": choice["token_ids"]}).json()["prompt"]
-            assert text == choice["text"]
-    cut = server.complete(ids[1], truncate_prompt_tokens=3, max_tokens=1, return_token_ids=True)["choices"][0]
-    assert cut["prompt_token_ids"] == ids[1][-3:]
-
-
-@pytest.mark.parametrize(
-    ("more", "param"), [({"stream": True}, "return_token_ids"), ({"trellm": {"heal": True}}, "trellm.heal")]
-)
-def test_token_ids_that_are_not_told(server: Running, more: dict[str, Any], param: str) -> None:
-    error = server.error("/v1/completions", {"model": "small", "prompt": "a", "return_token_ids": True, **more})
-    assert error["param"] == param
-
-
 def test_truncated_prompts(server: Running) -> None:
     prompt = "one two three four five six seven"
     tokens = server.post("/tokenize", {"prompt": prompt}).json()["tokens"]
