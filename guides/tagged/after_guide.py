@@ -93,14 +93,14 @@ class AfterGuide(StateTableGuide, Drawable):
         return drawn.picture()
 
     @property
-    def is_worn(self) -> bool:
-        """True if the child is worn; False for a child without `is_worn`."""
-        return bool(getattr(self.child, "is_worn", False))
+    def should_rebuild(self) -> bool:
+        """True if the child should be rebuilt; False for a child without `should_rebuild`."""
+        return bool(getattr(self.child, "should_rebuild", False))
 
-    def renewed(self) -> AfterGuide:
-        """Return a guide of the same marker and budget with a renewed child."""
+    def rebuild(self) -> AfterGuide:
+        """Return a guide of the same marker and budget with the child rebuilt."""
         child: Any = self.child
-        return AfterGuide(child.renewed(), self.marker, most=self.free_tokens, limits=self._meter.limits)
+        return AfterGuide(child.rebuild(), self.marker, most=self.free_tokens, limits=self._meter.limits)
 
     def advance(self, state: int, token: int) -> int:
         """Return the state after `token`, or DEAD; EOS leaves an accepting state as it is."""
@@ -193,7 +193,7 @@ class AfterGuide(StateTableGuide, Drawable):
             raise state_error(state)
         return state
 
-    def _made(self, state: int) -> Mask:
+    def _compute_mask(self, state: int) -> Mask:
         if state == DEAD:
             return np.zeros(self._tables.words, np.uint32)
         if state >= self._first_of_child:

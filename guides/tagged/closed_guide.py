@@ -20,7 +20,7 @@ from ..protocol import DEAD, NEVER, ByteGuide, Mask, Quoting, fits, mask_of, mas
 MAX_BYTES = 64
 STEPS_PER_TOKEN = 20
 OFFSET = 1 << 16
-"""States below OFFSET are those inside a mark: the capacity per guide. A guide with half as many is worn."""
+"""States below OFFSET are those inside a mark: the capacity per guide. A guide with half as many should be rebuilt."""
 
 
 _NOWHERE = frozenset[int]()
@@ -115,14 +115,14 @@ class ClosedGuide(StateTableGuide):
         return self.child.start + OFFSET
 
     @property
-    def is_worn(self) -> bool:
-        """True if too many states inside marks were met, or the child is worn."""
-        return len(self._met) > OFFSET // 2 or bool(getattr(self.child, "is_worn", False))
+    def should_rebuild(self) -> bool:
+        """True if too many states inside marks were met, or the child should be rebuilt."""
+        return len(self._met) > OFFSET // 2 or bool(getattr(self.child, "should_rebuild", False))
 
-    def renewed(self) -> ClosedGuide:
-        """Return a guide of the same mark, with a renewed child if that is worn."""
+    def rebuild(self) -> ClosedGuide:
+        """Return a guide of the same mark, with the child rebuilt if it should be."""
         child: Any = self.child
-        child = child.renewed() if getattr(child, "is_worn", False) else child
+        child = child.rebuild() if getattr(child, "should_rebuild", False) else child
         return ClosedGuide(child, self.mark, limits=self._meter.limits)
 
     def _advanced(self, state: int, token: int) -> int:
@@ -228,7 +228,7 @@ class ClosedGuide(StateTableGuide):
                         found.add(len(data) - begin)
         return self._state(after, frozenset(place for place in found if self._closing[place] < NEVER))
 
-    def _made(self, state: int) -> Mask:
+    def _compute_mask(self, state: int) -> Mask:
         return self._mask(state, None)
 
     def _mask(self, state: int, left: int | None) -> Mask:

@@ -17,7 +17,7 @@ from ..locks import new_lock
 from ..protocol import DEAD, NEVER, ByteGuide, Guide, Mask, fits, mask_within
 
 MAX_STATES = 1 << 18
-"""States above which a renewed guide should begin the next text."""
+"""States above which a new guide should serve the next text."""
 
 
 class EitherGuide(StateTableGuide):
@@ -65,14 +65,14 @@ class EitherGuide(StateTableGuide):
         return EitherGuide
 
     @property
-    def is_worn(self) -> bool:
-        """True if there are too many states, or one of the guides is worn."""
-        return len(self._members) > MAX_STATES or any(getattr(guide, "is_worn", False) for guide in self.guides)
+    def should_rebuild(self) -> bool:
+        """True if there are too many states, or one of the guides should be rebuilt."""
+        return len(self._members) > MAX_STATES or any(getattr(guide, "should_rebuild", False) for guide in self.guides)
 
-    def renewed(self) -> EitherGuide:
-        """Return a guide of the same guides, with worn ones renewed."""
+    def rebuild(self) -> EitherGuide:
+        """Return a guide of the same guides, those rebuilt that should be."""
         guides: list[Any] = list(self.guides)
-        return EitherGuide([each.renewed() if getattr(each, "is_worn", False) else each for each in guides])
+        return EitherGuide([each.rebuild() if getattr(each, "should_rebuild", False) else each for each in guides])
 
     def _advanced(self, state: int, token: int) -> int:
         members = zip(self.guides, self._members[state], strict=True)
@@ -106,7 +106,7 @@ class EitherGuide(StateTableGuide):
     def _check(self, state: int) -> int:
         return check_state(state, len(self._members))
 
-    def _made(self, state: int) -> Mask:
+    def _compute_mask(self, state: int) -> Mask:
         mask = np.zeros(self._tables.words, np.uint32)
         for guide, at in self._open(state):
             mask |= guide.mask(at)

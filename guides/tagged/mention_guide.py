@@ -124,7 +124,7 @@ class MentionGuide(StateTableGuide):
         self._line.is_accepting(state)  # raises StateError for an unknown state
         return int(state)
 
-    def _made(self, state: int) -> Mask:
+    def _compute_mask(self, state: int) -> Mask:
         mask = self._line.mask(state)
         return mask & self._tables.eos_words if self._is_over(state) else mask
 
