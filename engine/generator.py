@@ -349,7 +349,7 @@ class Generator(Described, Generic[T]):
     def guide_cache(self, include: Any = ()) -> GuideCache | None:
         """Return the constraint with further goals; None for free text. Raises the errors of `guides.GoalGuide`.
 
-        Rebuilds the guide if it should be. Constraints of the last few goals are cached, since their states are expensive.
+        Rebuilds the guide if it should be. The constraints of the last few goals are cached: their states are costly.
         """
         if implements(self.guide, Rebuildable) and self.guide.should_rebuild:
             with self._lock:
@@ -382,7 +382,7 @@ class Generator(Described, Generic[T]):
         frame, free = sequence.request.frame, None
         if frame is not None:
             free, text = frame.split(text)
-        said = text if thought is None else thought.said
+        said = text if thought is None else thought.answer
         if thought is not None:
             free, said = thought.free, said if self._frame is None else self._frame.within(said)
         value, error = self._converted(said, sequence)

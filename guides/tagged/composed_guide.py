@@ -51,16 +51,16 @@ class ComposedGuide(LiftedGuide):
     """
 
     def __init__(self, piece: Piece, vocabulary: Vocabulary, *, limits: Limits | None = None) -> None:
-        given = vocabulary_of(vocabulary, type(self).__name__)
+        checked = vocabulary_of(vocabulary, type(self).__name__)
         self.piece = piece
         with Meter(limits):
-            _check(piece, given)
-            marked = with_markers(given, marker_ids(piece))
+            _check(piece, checked)
+            marked = with_markers(checked, marker_ids(piece))
             super().__init__(ChartAutomaton(self._graph, horizon=horizon_of(marked)), marked)
             for free in pieces_within(piece):
                 if isinstance(free, Free):  # once per vocabulary, before the first text
                     self._tables.loop_slice(_markers_of(free).loop(), at_once=True)
-        self._made_of = {"piece": piece, "vocabulary": without_markers(given), "limits": limits}
+        self._made_of = {"piece": piece, "vocabulary": without_markers(checked), "limits": limits}
 
     def __repr__(self) -> str:
         return f"ComposedGuide({brief(self.piece)})"
@@ -97,7 +97,7 @@ class Composition:
             case Fixed():
                 return graph.literal(piece.data, target)
             case Inner(guide):
-                return graph.node(links=((CALL, self._child(guide), target),))
+                return graph.node(links=((CALL, self._child_rule(guide), target),))
             case InOrder(items):
                 for item in reversed(items):
                     target = self._lower(item, target)
@@ -107,13 +107,13 @@ class Composition:
             case Named(branches):
                 return self._lowering.tree([(text.data, self._lower(after, target)) for text, after in branches])
             case AnyOrder():
-                return graph.node(links=((CALL, self._any_order(piece), target),))
+                return graph.node(links=((CALL, self._any_order_rule(piece), target),))
             case Several():
-                return self._several(piece, target)
+                return self._lower_several(piece, target)
             case Free():
-                return self._free(piece, target)
+                return self._lower_free(piece, target)
 
-    def _several(self, several: Several, target: int) -> int:
+    def _lower_several(self, several: Several, target: int) -> int:
         graph, item, between = self._graph, several.item, several.between
         least, most = several.least, several.most
         if (least, most) != (1, None) and not between.data and self._may_be_empty(item):  # `least` has no effect
@@ -123,18 +123,18 @@ class Composition:
         if (least, most) == (1, None):
             behind = graph.reserve()
             entry = self._lower(item, behind)
-            again = graph.literal(between.data, entry)
-            graph.define(behind, links=((EPSILON, target, 0), (EPSILON, again, 0)))
+            loop = graph.literal(between.data, entry)
+            graph.define(behind, links=((EPSILON, target, 0), (EPSILON, loop, 0)))
             return entry
         rule = self.rule(item)
-        more = self._repeated(rule, between, least - 1, UNBOUNDED if most is None else most - 1)
+        more = self._repeat_rule(rule, between, least - 1, UNBOUNDED if most is None else most - 1)
         return graph.node(links=((CALL, rule, graph.node(links=((CALL, more, target),))),))
 
     def _may_be_empty(self, piece: Piece) -> bool:
         # Markers are not empty, and the guides behind them need not be asked.
         return piece.may_end if isinstance(piece, Free) else not self._needed(piece)
 
-    def _repeated(self, rule: int, between: Fixed, least: int, most: int) -> int:
+    def _repeat_rule(self, rule: int, between: Fixed, least: int, most: int) -> int:
         """Make a rule of `least` to `most` texts of a rule, each behind `between`."""
         graph = self._graph
         with graph.new_rule() as start:
@@ -147,7 +147,7 @@ class Composition:
             graph.define(start, links=((EPSILON, head, 0),))
         return start
 
-    def _any_order(self, order: AnyOrder) -> int:
+    def _any_order_rule(self, order: AnyOrder) -> int:
         """Make a rule of pieces in any order. A set holds the pieces seen; required ones have the first bits."""
         graph, needed = self._graph, sum(order.required)
         items = [each for each, is_required in zip(order.items, order.required, strict=True) if is_required]
@@ -165,14 +165,14 @@ class Composition:
                 graph.define(node, links=links)
 
             graph.counter = graph.new_large_set(needed, lambda: list(map(self._needed, items[:needed])))
-            # `again` promises 0 bytes with all required bits set; before that, the missing bits' weights are added.
-            again = graph.lazy_node(define, lambda: 0, end, 0)
+            # `loop` promises 0 bytes with all required bits set; before that, the missing bits' weights are added.
+            loop = graph.lazy_node(define, lambda: 0, end, 0)
             graph.counter = 0
-            graph.define(start, links=((EPSILON, again, 0),))
+            graph.define(start, links=((EPSILON, loop, 0),))
 
         return graph.lazy(expand, lambda: self._needed(order))
 
-    def _free(self, free: Free, target: int) -> int:
+    def _lower_free(self, free: Free, target: int) -> int:
         after = {marker_data(marker): piece for marker, piece in free.exits}
         text = FreeText(
             self._graph,
@@ -186,7 +186,7 @@ class Composition:
         )
         return text.start()
 
-    def _child(self, guide: Lowerable) -> int:
+    def _child_rule(self, guide: Lowerable) -> int:
         """Return the lazy rule of a guide."""
 
         def expand(start: int) -> None:
@@ -201,10 +201,10 @@ class Composition:
         key = id(piece.guide) if isinstance(piece, Inner) else id(piece)
         if key not in self._needs:
             spend(STEPS_PER_PIECE)
-            self._needs[key] = piece, min(NEVER, self._counted(piece))
+            self._needs[key] = piece, min(NEVER, self._compute_needed(piece))
         return self._needs[key][1]
 
-    def _counted(self, piece: Piece) -> int:
+    def _compute_needed(self, piece: Piece) -> int:
         match piece:
             case Fixed():
                 return len(piece.data)

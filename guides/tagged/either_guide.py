@@ -37,13 +37,13 @@ class EitherGuide(StateTableGuide):
         return super().__new__(kind)
 
     def __init__(self, guides: Sequence[Guide]) -> None:
-        given = items_of(guides)
-        if not given:
+        items = items_of(guides)
+        if not items:
             raise OptionError(f"guides={shown(guides)}: expected at least one guide")
-        for each in given:
+        for each in items:
             if isinstance(each, type) or not isinstance(each, Guide):
                 raise OptionError(f"{shown(each)} is no guide")
-        self.guides: tuple[Guide, ...] = tuple(given)
+        self.guides: tuple[Guide, ...] = tuple(items)
         vocabulary = self.guides[0].vocabulary
         for guide in self.guides[1:]:
             if without_markers(guide.vocabulary).fingerprint != without_markers(vocabulary).fingerprint:
@@ -80,39 +80,39 @@ class EitherGuide(StateTableGuide):
 
     def is_accepting(self, state: int) -> bool:
         """Test whether the text so far is complete for one of the guides."""
-        return any(guide.is_accepting(at) for guide, at in self._open(state))
+        return any(guide.is_accepting(at) for guide, at in self._open_members(state))
 
     def distance(self, state: int) -> int:
         """Return the fewest tokens to an accepting state, over all guides."""
-        return min((guide.distance(at) for guide, at in self._open(state)), default=NEVER)
+        return min((guide.distance(at) for guide, at in self._open_members(state)), default=NEVER)
 
     def fits(self, state: int, left: int) -> bool:
         """Test whether `distance(state) <= left`."""
         left = check_left(left)
-        members = self._open(state)
+        members = self._open_members(state)
         return any(fits(guide, at, left) for guide, at in members) if members else left >= NEVER
 
     def mask_within(self, state: int, left: int) -> Mask:
         """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
         mask = np.zeros(self._tables.words, np.uint32)
-        for guide, at in self._open(state):
+        for guide, at in self._open_members(state):
             mask |= mask_within(guide, at, left)
         return mask & self._every
 
     def describe(self, state: int) -> str:
         """Describe what may follow, for each guide that still matches."""
-        return ", or ".join(expected(guide, at) for guide, at in self._open(state)) or NOTHING
+        return ", or ".join(expected(guide, at) for guide, at in self._open_members(state)) or NOTHING
 
     def _check(self, state: int) -> int:
         return check_state(state, len(self._members))
 
     def _compute_mask(self, state: int) -> Mask:
         mask = np.zeros(self._tables.words, np.uint32)
-        for guide, at in self._open(state):
+        for guide, at in self._open_members(state):
             mask |= guide.mask(at)
         return mask & self._every
 
-    def _open(self, state: int) -> list[tuple[Guide, int]]:
+    def _open_members(self, state: int) -> list[tuple[Guide, int]]:
         """Return the guides that still match, with their states."""
         state = self._check(state)
         if state == DEAD:

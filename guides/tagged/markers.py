@@ -47,15 +47,15 @@ class Markers:
         for text in self._ordered:
             self._check_alone(text)
 
-    def targets(self, begun: bytes) -> dict[int, bytes]:
-        """Return the bytes after which a text that ends with `begun` ends with a prefix of a marker, with the prefix.
+    def targets(self, prefix: bytes) -> dict[int, bytes]:
+        """Return the bytes after which a text that ends with `prefix` ends with a prefix of a marker, with the prefix.
 
         Whole markers are included.
         """
-        spend(STEPS_PER_BYTE * (1 + len(begun)))
+        spend(STEPS_PER_BYTE * (1 + len(prefix)))
         found: dict[int, bytes] = {}
-        for start in range(len(begun) + 1):
-            border = begun[start:]
+        for start in range(len(prefix) + 1):
+            border = prefix[start:]
             for byte in self._next.get(border, ()):
                 found.setdefault(byte, border + bytes((byte,)))
         return found
@@ -72,11 +72,11 @@ class Markers:
                 leads &= ~(1 << (byte - FIRST_LEAD))
         return low, high, leads
 
-    def below(self, begun: bytes) -> list[bytes]:
+    def below(self, prefix: bytes) -> list[bytes]:
         """Return the markers with this prefix."""
-        first = bisect_left(self._ordered, begun)
+        first = bisect_left(self._ordered, prefix)
         last = first
-        while last < len(self._ordered) and self._ordered[last].startswith(begun):
+        while last < len(self._ordered) and self._ordered[last].startswith(prefix):
             last += 1
         return self._ordered[first:last]
 
@@ -108,10 +108,10 @@ def _within(text: bytes, longer: bytes) -> OptionError:
     )
 
 
-def place_of(begun: bytes) -> int:
+def place_of(prefix: bytes) -> int:
     """Return the position inside a character after a prefix of a marker, as in `utf8_step`; -1 for invalid UTF-8."""
     place = 0
-    for byte in begun:
+    for byte in prefix:
         place = next((after for first, last, after in ways(place) if first <= byte <= last), -1)
         if place < 0:
             break
