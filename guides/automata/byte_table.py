@@ -246,10 +246,10 @@ def _classes(fsm: FSM) -> dict[int, Ranges]:
     from interegular.fsm import anything_else
 
     named: dict[int, list[int]] = {}
-    rest: int | None = None
+    other: int | None = None
     for symbol, number in fsm.alphabet.items():
         if symbol is anything_else:
-            rest = number
+            other = number
             named.setdefault(number, [])
         elif isinstance(symbol, str) and len(symbol) == 1:
             if not 0xD800 <= ord(symbol) <= 0xDFFF:
@@ -257,8 +257,8 @@ def _classes(fsm: FSM) -> dict[int, Ranges]:
         else:
             raise OptionError(f"the machine's symbols must be single characters, but one is {symbol!r}")
     classes = {number: _set_of(points) for number, points in named.items()}
-    if rest is not None:
-        classes[rest] = negate(_set_of([point for each, points in named.items() if each != rest for point in points]))
+    if other is not None:
+        classes[other] = negate(_set_of([point for each, points in named.items() if each != other for point in points]))
     return classes
 
 

@@ -56,7 +56,7 @@ def parse(
     try:
         tree = _READERS[dialect](pattern, flags & ~int(re.U)).read()
         if search:
-            tree = _anywhere(tree)
+            tree = _search_tree(tree)
         if isinstance(tree, Looking):
             return resolve(tree, max_states)
         return tree
@@ -84,7 +84,7 @@ def flags_of(flags: Any) -> int:
     return number
 
 
-def _anywhere(tree: Tree) -> Tree:
+def _search_tree(tree: Tree) -> Tree:
     """Return the language of texts that contain a match. Leading and trailing anchors are resolved directly."""
     branches = tree.items if isinstance(tree, LookaroundAlternation) else (tree,)
     return either([_unanchored(branch) for branch in branches])
