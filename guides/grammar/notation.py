@@ -75,12 +75,12 @@ def _parts(node: Node, level: int) -> list[str | tuple[Node, int]]:
             return _joined(items, " | ", _ALTERNATION, level)
 
 
-def _joined(items: tuple[Node, ...], separator: str, own: int, level: int) -> list[str | tuple[Node, int]]:
+def _joined(items: tuple[Node, ...], separator: str, precedence: int, level: int) -> list[str | tuple[Node, int]]:
     parts: list[str | tuple[Node, int]] = []
     for item in items:
-        parts += [separator, (item, own + 1)]
-    parts[0] = "(" if own < level else ""
-    parts.append(")" if own < level else "")
+        parts += [separator, (item, precedence + 1)]
+    parts[0] = "(" if precedence < level else ""
+    parts.append(")" if precedence < level else "")
     return parts
 
 
