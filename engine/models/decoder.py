@@ -90,12 +90,12 @@ class DecoderModel(HeadedModel, Sendable):
         self.adapters: tuple[str, ...] = tuple(adapters or ())
         self._keeps_states = any(kind.states for kind in self._kinds)
         sizes = [kind.reach.longest for kind in self._kinds if kind.reach is not None]
-        known = [size for size in sizes if size is not None]
-        self.window = max(known) if known and len(known) == len(sizes) else None
-        self._kept: torch.dtype | None = None  # `_probe` compares logits with the KV cache in the model's dtype
+        bounded = [size for size in sizes if size is not None]
+        self.window = max(bounded) if bounded and len(bounded) == len(sizes) else None
+        self._kv_dtype: torch.dtype | None = None  # `_probe` compares logits with the KV cache in the model's dtype
         self._runner = self._probe()
         if kv_cache_dtype != "auto":
-            self._keep_in(kv_cache_dtype)
+            self._store_in(kv_cache_dtype)
         if adapters:
             self._take_adapters(adapters)
         self.vocabulary = Vocabulary.from_tokenizer(tokenizer, self._width, eos_ids(model, tokenizer))
@@ -117,14 +117,14 @@ class DecoderModel(HeadedModel, Sendable):
         """
         described = self._described()
         is_tried = is_to_be_verified() or self._decoder is not self.model
-        known = None if described is None or is_tried else described_head(self.model, self._body)
-        if described is not None and known is not None:
-            return self._as_described(described, known)
+        known_head = None if described is None or is_tried else described_head(self.model, self._body)
+        if described is not None and known_head is not None:
+            return self._described_runner(described, known_head)
         text = _LONGER_TEXT if self._keeps_states else _TEXT
         ids = torch.tensor([text], device=self.device)
         found: list[Any] = []
 
-        def keep(body: Any, given: Any, states: Any) -> None:
+        def keep(body: Any, arguments: Any, states: Any) -> None:
             found.append(states)
 
         hook = self._body.register_forward_hook(keep)
@@ -143,10 +143,10 @@ class DecoderModel(HeadedModel, Sendable):
                 "processor, to read texts alone"
             )
         if self._cached:
-            return self._choose(text, logits, described)
+            return self._choose_runner(text, logits, described)
         # Attention to the top-k columns (`index_topk`) might select padding.
         self._way = Way("whole", alone=getattr(self._config, "index_topk", None) is not None)
-        return self._made(self._way)
+        return self._make_runner(self._way)
 
     def _take_head(
         self, head: Head | QuantizedHead | None, width: int, hidden: int, described: DescribedDecoder | None
@@ -159,32 +159,32 @@ class DecoderModel(HeadedModel, Sendable):
         # On an accelerator, several small launches take longer than one product with all tokens.
         self.sparse_head_limit = head.sparse_head_limit if head is not None and self.device.type == "cpu" else 0
 
-    def _as_described(self, described: DescribedDecoder, head: Head | QuantizedHead) -> Runner:
+    def _described_runner(self, described: DescribedDecoder, head: Head | QuantizedHead) -> Runner:
         """Return the runner of a described model. Raises ModelError for weights that are not finite."""
         self._take_head(head, self.model.get_output_embeddings().out_features, described.description.hidden, described)
         self._way = Way("packed")
-        runner = self._made(self._way, described)
+        runner = self._make_runner(self._way, described)
         check_numbers(self.model, head(self._measure(runner, _TEXT), None))
         return runner
 
-    def _choose(self, text: list[int], logits: Tensor, described: DescribedDecoder | None) -> Runner:
+    def _choose_runner(self, text: list[int], logits: Tensor, described: DescribedDecoder | None) -> Runner:
         """Return the runner with a cache of the architecture's known way, or else of the first way with equal logits.
 
         Ways are known for described bodies, and for stock modules of transformers with verified architecture and
         options. If none is known, or it raises an error, each way reads a few tokens in two rows of different lengths,
         and its logits are compared with those of the whole text. Raises OptionError if no way passes.
         """
-        known = Way("packed") if described is not None else way_of(self._decoder)
-        trusted = None if is_to_be_verified() else known
+        known_way = Way("packed") if described is not None else way_of(self._decoder)
+        trusted = None if is_to_be_verified() else known_way
         causes: list[str] = []
-        for way in (*([] if known is None else [known]), *self._ways()):
+        for way in (*([] if known_way is None else [known_way]), *self._ways()):
             self._way = way
             try:
-                runner = self._made(way, described)
+                runner = self._make_runner(way, described)
                 if way is trusted:
                     self._measure(runner, text[:2])
                     return runner
-                if self._is_right(runner, text, logits):
+                if self._matches_logits(runner, text, logits):
                     return runner
                 causes.append("other logits than without a cache")
             except Exception as error:  # architectures raise various exceptions
@@ -216,7 +216,7 @@ class DecoderModel(HeadedModel, Sendable):
             yield Way("aligned")
         yield Way("equal")
 
-    def _made(self, way: Way, described: DescribedDecoder | None = None) -> Runner:
+    def _make_runner(self, way: Way, described: DescribedDecoder | None = None) -> Runner:
         """Return the runner of a way."""
         modules, kinds = self._modules, self._kinds
         if way.rows == "packed":
@@ -229,27 +229,27 @@ class DecoderModel(HeadedModel, Sendable):
             masks = AttentionMasks(self._config, self._config._attn_implementation, self.model.dtype)
         return BodyRunner(modules, way, self.device, kinds, carrier, packed, masks)
 
-    def _keep_in(self, name: str) -> None:
+    def _store_in(self, name: str) -> None:
         """Store the KV cache in another dtype. Raises OptionError if no kernel supports it."""
-        kind, asked = self.model.dtype, f"kv_cache_dtype={name!r}: {type(self.model).__name__}"
-        said, place = str(kind).removeprefix("torch."), "several devices" if self._spread else self.device
+        kind, what = self.model.dtype, f"kv_cache_dtype={name!r}: {type(self.model).__name__}"
+        dtype, place = str(kind).removeprefix("torch."), "several devices" if self._spread else self.device
         if not self._cached:
-            raise OptionError(f"{asked} keeps nothing with cache=False; leave one of the two options out")
+            raise OptionError(f"{what} keeps nothing with cache=False; leave one of the two options out")
         if name == "float16" and kind in (torch.float16, torch.bfloat16):
-            raise OptionError(f"{asked} is in {said}, and so are its keys and values, in 16 bits; leave the option out")
+            raise OptionError(f"{what} is in {dtype}, and so are its keys and values, in 16 bits; leave the option out")
         if self._spread or (self.device.type, kind) != ("cpu", torch.float32):
             raise OptionError(
-                f"{asked} is in {said} on {place}, and the option is for models in float32 on a CPU; leave it out, or "
+                f"{what} is in {dtype} on {place}, and the option is for models in float32 on a CPU; leave it out, or "
                 "on a GPU give dtype='bfloat16', with which keys and values have 16 bits too"
             )
         if not self.block_bytes:
-            raise OptionError(f"{asked} keeps states of a fixed size and no keys and values; leave the option out")
+            raise OptionError(f"{what} keeps states of a fixed size and no keys and values; leave the option out")
         if self._way.rows != "packed" and not (self._way.rows == "states" and self._way.blocks):
             raise OptionError(
-                f"{asked} has attention of its own, which reads keys and values in the type of the model; leave the "
+                f"{what} has attention of its own, which reads keys and values in the type of the model; leave the "
                 "option out"
             )
-        self._kept = getattr(torch, name)
+        self._kv_dtype = getattr(torch, name)
         with torch.inference_mode():
             self._measure(self._runner, _TEXT[:2])
 
@@ -275,10 +275,10 @@ class DecoderModel(HeadedModel, Sendable):
         self.state_bytes = storage.state_bytes
         return states
 
-    def _is_right(self, runner: Runner, text: list[int], logits: Tensor) -> bool:
+    def _matches_logits(self, runner: Runner, text: list[int], logits: Tensor) -> bool:
         """Test whether a runner that reads the text in two rows of different lengths returns the same logits."""
         if self.media is not None and self.media.joins_prompts:
-            return self._is_right_joined(runner, text)
+            return self._matches_joined_logits(runner, text)
         storage = self.make_memory(2)
         tables = [BlockTable(), BlockTable()]
         for number, table in enumerate(tables):
@@ -303,13 +303,13 @@ class DecoderModel(HeadedModel, Sendable):
         if self.block_bytes + self.state_bytes == 0:
             return False
 
-        def anew() -> float:
+        def recompute() -> float:
             ids = torch.tensor([text], device=self.device)
             return distance(self.model(input_ids=ids, use_cache=False).logits[0], logits)
 
-        return far <= tolerance(self.model, self.model.dtype) or is_rounding(far, self.model, anew)
+        return far <= tolerance(self.model, self.model.dtype) or is_rounding(far, self.model, recompute)
 
-    def _is_right_joined(self, runner: Runner, text: list[int]) -> bool:
+    def _matches_joined_logits(self, runner: Runner, text: list[int]) -> bool:
         """Test whether a runner returns the same logits, for models with bidirectional attention in prompts."""
         assert self.media is not None
         ids, storage, table = torch.tensor([text], device=self.device), self.make_memory(1), BlockTable()
@@ -326,7 +326,7 @@ class DecoderModel(HeadedModel, Sendable):
 
     def make_memory(self, blocks: int) -> BlockStorage:
         """Create memory of `blocks` blocks, and of states. It is allocated on first use."""
-        return BlockStorage(blocks, self._layers, self._kept)
+        return BlockStorage(blocks, self._layers, self._kv_dtype)
 
     def forward(self, chunks: Sequence[Chunk], memory: Memory) -> Tensor:
         """Return hidden states [chunks, size] of the last tokens; logits [chunks, V] without a separate head."""

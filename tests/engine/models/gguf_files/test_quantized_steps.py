@@ -34,7 +34,7 @@ def model_of(folder: Path, kind: str = "llama", form: str = "Q8_0", **options: A
 
 def use_threads(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """Let steps have so many threads, however small they are and however few cores there are."""
-    threads._crew.cache_clear()
+    threads._team.cache_clear()
     for owner, name in ((threads.os, "cpu_count"), (threads, "_core_count"), (torch, "get_num_threads")):
         monkeypatch.setattr(owner, name, lambda: count)
     thresholds(monkeypatch, quantized_work_worth_threads=1)
