@@ -134,7 +134,7 @@ def wrap(
     adapters, kv_cache_dtype = options.adapters, options.kv_cache_dtype
     _check_quantizable(model.config, weights)
     if isinstance(model, GGUFNetwork) and (not cache or adapters or is_to_be_verified()):
-        model = model.whole
+        model = model.transformers_model
     model = unwrap(model if weights is None else quantized_copy(model, weights))
     warn_of(model, _reader_of(tokenizer))
     is_encoder_decoder = getattr(model.config, "is_encoder_decoder", False)

@@ -53,7 +53,7 @@ class UploadedRows(NamedTuple):
 
     narrow: DeviceRows
     wide: DeviceRows
-    whole: DeviceRows
+    prompt_rows: DeviceRows
     prompts: list[int]
 
 
@@ -83,14 +83,14 @@ class PackedStep:
         slots = array("i")
         self.firsts, self.widths, self.starts = array("i"), array("i"), array("i")
         for table, tokens in chunks:
-            start, width, own = len(table.tokens), len(tokens), table.blocks
+            start, width, blocks = len(table.tokens), len(tokens), table.blocks
             self.firsts.append(len(self.ids))
             self.widths.append(width)
             self.starts.append(start)
             self.ids += tokens
             if width == 1:
                 self.positions.append(start)
-                slots.append(own[start // BLOCK] * BLOCK + start % BLOCK)
+                slots.append(blocks[start // BLOCK] * BLOCK + start % BLOCK)
             else:
                 self.positions += range(start, start + width)
                 slots.frombytes(slots_of(table, start, width).tobytes())
@@ -158,17 +158,17 @@ class PackedStep:
             column[:] = np.frombuffer(values, np.int32)[order]
         tables = numbers[tokens + 3 * count :].reshape(count, most)
         for place, row in enumerate(order):
-            own = self._chunks[row].table.blocks
-            used = min(len(own), most)
-            tables[place, :used] = np.frombuffer(own, np.int32, used)
-        there = packed.to(self._device, non_blocking=True)
-        firsts, widths, starts = there[tokens : tokens + 3 * count].view(3, count)
-        whole = DeviceRows(there[:tokens], there[tokens + 3 * count :].view(count, most), firsts, widths, starts, 0, 0)
+            blocks = self._chunks[row].table.blocks
+            used = min(len(blocks), most)
+            tables[place, :used] = np.frombuffer(blocks, np.int32, used)
+        moved = packed.to(self._device, non_blocking=True)
+        firsts, widths, starts = moved[tokens : tokens + 3 * count].view(3, count)
+        rows = DeviceRows(moved[:tokens], moved[tokens + 3 * count :].view(count, most), firsts, widths, starts, 0, 0)
         parts: list[DeviceRows] = []
         low = 0
         for kind in kinds:
             ends, widths = ([column[row] for row in kind] for column in (self.ends, self.widths))
-            parts.append(whole.part(low, low + len(kind), max(ends, default=0), max(widths, default=0)))
+            parts.append(rows.part(low, low + len(kind), max(ends, default=0), max(widths, default=0)))
             low += len(kind)
         narrow, many, long = parts
         return UploadedRows(narrow, many, long, prompts)

@@ -136,8 +136,8 @@ def _tensors(
 def _tensor(data: mmap.mmap, first: int, alignment: int, head: TensorHead) -> GGUFTensor:
     kind = KINDS.get(head.kind)
     if kind is None:
-        said = _OTHERS.get(head.kind, f"of number {head.kind}")
-        raise _fault(head, f"has the type {said}; read are {', '.join(KINDS.values())}")
+        type_name = _OTHERS.get(head.kind, f"of number {head.kind}")
+        raise _fault(head, f"has the type {type_name}; read are {', '.join(KINDS.values())}")
     form, width, rows = FORMATS[kind], head.shape[-1], prod(head.shape[:-1])
     if not all(head.shape):
         raise _fault(head, f"has the shape {head.shape}; all sizes are to be above 0")

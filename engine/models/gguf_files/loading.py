@@ -30,7 +30,7 @@ from .file import GGUFFile, GGUFTensor
 from .network import GGUFNetwork
 from .tokenizer import GGUFTokenizer, tokenizer_of
 
-_EMBEDDING, _HEAD, _TURNS = "token_embd", "output", "rope_freqs.weight"
+_EMBEDDING, _HEAD, _ROTARY_FACTORS = "token_embd", "output", "rope_freqs.weight"
 _NAMES = {
     "queries": "attn_q", "keys": "attn_k", "values": "attn_v", "out": "attn_output", "gates": "ffn_gate",
     "up": "ffn_up", "down": "ffn_down",
@@ -72,7 +72,7 @@ class _Loader:
         self._file = file
         self._tokenizer = tokenizer
         self._dtype = dtype
-        self._taken: set[str] = set()
+        self._used: set[str] = set()
 
     def model(self, for_kernels: bool) -> Any:
         """Return the model with all weights. Raises ModelError."""
@@ -82,7 +82,7 @@ class _Loader:
             raise self._fault(f"general.architecture is {name!r:.60}; read are {', '.join(ARCHITECTURES)}")
         facts = ArchitectureMetadata(self._file, name)
         options = architecture.options(facts)
-        facts.check_all_asked()
+        facts.check_all_read()
         layers: int = options["num_hidden_layers"]
         if layers > len(self._file.tensors):
             raise self._fault(f"{layers:,} layers of {len(self._file.tensors):,} tensors; fetch the file again")
@@ -90,14 +90,14 @@ class _Loader:
         description = self._description(config) if for_kernels else None
         if description is not None:
             network = self._network(architecture, config, description)
-            self._check_all_taken()
+            self._check_all_used()
             return network
         model = self._empty(architecture, config)
         names: Any = import_module("gguf")
         number = next(key for key, known in names.MODEL_ARCH_NAMES.items() if known == name)
         self._fill(model, architecture, names.get_tensor_name_map(number, layers))
-        self._turn(model, options)
-        self._check_all_taken()
+        self._set_rotary(model, options)
+        self._check_all_used()
         if is_absent(model) or any(buffer.device.type == "meta" for buffer in model.buffers()):
             raise self._fault(f"{architecture.network} of this version of transformers has parts that no tensor fills")
         return (model if self._dtype is None else model.to(self._dtype)).eval()
@@ -133,16 +133,18 @@ class _Loader:
 
         `_network` checks the other tensors' names and shapes against it.
         """
-        tensors, known = self._file.tensors, DESCRIBED.get(config.model_type)
-        if known is None:
+        tensors, architecture = self._file.tensors, DESCRIBED.get(config.model_type)
+        if architecture is None:
             return None
         try:
-            description = known.describe(config)
+            description = architecture.describe(config)
         except NotDescribedError:
             return None
         biases = {name for name in tensors if name.endswith(".bias")}
-        own = {f"blk.{layer}.{_NAMES[name]}.bias" for layer in range(description.layers) for name in description.biases}
-        return description if biases <= own else None
+        described = {
+            f"blk.{layer}.{_NAMES[name]}.bias" for layer in range(description.layers) for name in description.biases
+        }
+        return description if biases <= described else None
 
     def _network(self, architecture: Architecture, config: Any, description: DecoderDescription) -> GGUFNetwork:
         """Return the model as bare weights."""
@@ -156,7 +158,7 @@ class _Loader:
         last = self._plain_norm("output_norm", description.hidden)
         return GGUFNetwork(
             config, self._generation_config(), description, DecoderWeights(embedding, None, rotary, layers, last),
-            QuantizedLinear(head), partial(_whole, self._file.path),
+            QuantizedLinear(head), partial(_load_model, self._file.path),
         )  # fmt: skip
 
     def _layer(
@@ -167,14 +169,14 @@ class _Loader:
 
         def product(*names: str) -> QuantizedProducts:
             found = [
-                self._product(f"{name}.{_NAMES[own]}", *shapes[own], own in description.biases, heads.get(own))
-                for own in names
+                self._product(f"{name}.{_NAMES[role]}", *shapes[role], role in description.biases, heads.get(role))
+                for role in names
             ]
             return QuantizedProducts([matrix for matrix, _ in found], [bias for _, bias in found])
 
         norms = None
         if description.head_norms:
-            query, key = (self._plain_norm(f"{name}.{own}", size).weight for own in ("attn_q_norm", "attn_k_norm"))
+            query, key = (self._plain_norm(f"{name}.{role}", size).weight for role in ("attn_q_norm", "attn_k_norm"))
             norms = HeadNorms(query, key, description.norm_eps)
         return LayerWeights(
             self._plain_norm(f"{name}.attn_norm", hidden), product("queries", "keys", "values"), norms, product("out"),
@@ -186,11 +188,11 @@ class _Loader:
 
     def _rotary(self, config: Any, size: int) -> Rotary:
         """Return rotary frequencies as in transformers, for heads that are rotated as a whole."""
-        given: dict[str, Any] = config.rope_parameters
-        if given["rope_type"] == "default":
-            return Rotary(self._turned(1.0 / given["rope_theta"] ** (torch.arange(0, size, 2).float() / size)), 1.0)
-        frequencies, scaling = ROPE_INIT_FUNCTIONS[given["rope_type"]](config, torch.device("cpu"))
-        return Rotary(self._turned(frequencies), scaling)
+        rope: dict[str, Any] = config.rope_parameters
+        if rope["rope_type"] == "default":
+            return Rotary(self._divide(1.0 / rope["rope_theta"] ** (torch.arange(0, size, 2).float() / size)), 1.0)
+        frequencies, scaling = ROPE_INIT_FUNCTIONS[rope["rope_type"]](config, torch.device("cpu"))
+        return Rotary(self._divide(frequencies), scaling)
 
     def _empty(self, architecture: Architecture, config: Any) -> Any:
         """Return the model of transformers on the meta device."""
@@ -251,11 +253,11 @@ class _Loader:
         matrix, bias = self._product(name, rows, width, needs, heads)
         if self._dtype is None:
             return QuantizedLinear(matrix, bias)
-        made = nn.Linear(width, rows, bias=False, device="meta")
-        made.weight = self._unpacked(matrix)
+        linear = nn.Linear(width, rows, bias=False, device="meta")
+        linear.weight = self._unpacked(matrix)
         if bias is not None:
-            made.bias = nn.Parameter(bias, requires_grad=False)
-        return made
+            linear.bias = nn.Parameter(bias, requires_grad=False)
+        return linear
 
     def _product(
         self, name: str, rows: int, width: int, has_bias: bool = False, heads: int | None = None
@@ -279,28 +281,28 @@ class _Loader:
         return nn.Parameter(torch.tensor(numbers, dtype=self._dtype), requires_grad=False)
 
     def _norm(self, name: str, module: nn.Module, added: float) -> None:
-        for own, empty in list(module.named_parameters(recurse=False)):
-            numbers = torch.as_tensor(self._reals(f"{name}.{own}", empty.shape)) - added
-            setattr(module, own, nn.Parameter(numbers, requires_grad=False))
+        for parameter, empty in list(module.named_parameters(recurse=False)):
+            numbers = torch.as_tensor(self._reals(f"{name}.{parameter}", empty.shape)) - added
+            setattr(module, parameter, nn.Parameter(numbers, requires_grad=False))
 
-    def _turn(self, model: Any, options: dict[str, Any]) -> None:
+    def _set_rotary(self, model: Any, options: dict[str, Any]) -> None:
         """Create the model's rotary embeddings, with frequencies divided by the file's factors."""
         empty = model.model.rotary_emb
         if options["rope_parameters"].get("rope_type") == "longrope":
             for name in (LONG, SHORT):
                 self._take(name, empty.inv_freq.shape)
         model.model.rotary_emb = rotary = type(empty)(model.config)
-        if _TURNS in self._file.tensors and hasattr(rotary, "inv_freq"):
-            rotary.inv_freq = self._turned(rotary.inv_freq)
+        if _ROTARY_FACTORS in self._file.tensors and hasattr(rotary, "inv_freq"):
+            rotary.inv_freq = self._divide(rotary.inv_freq)
             rotary.original_inv_freq = rotary.inv_freq.clone()
 
-    def _turned(self, frequencies: Tensor) -> Tensor:
+    def _divide(self, frequencies: Tensor) -> Tensor:
         """Return frequencies divided by the file's factors, if it has some."""
-        if _TURNS not in self._file.tensors:
+        if _ROTARY_FACTORS not in self._file.tensors:
             return frequencies
-        factors = torch.as_tensor(self._reals(_TURNS, frequencies.shape))
+        factors = torch.as_tensor(self._reals(_ROTARY_FACTORS, frequencies.shape))
         if not bool((factors > 0).all()):
-            raise self._fault(f"tensor {_TURNS!r} has numbers that are not above 0")
+            raise self._fault(f"tensor {_ROTARY_FACTORS!r} has numbers that are not above 0")
         return frequencies / factors
 
     def _tensor(self, name: str) -> GGUFTensor:
@@ -316,7 +318,7 @@ class _Loader:
             raise self._fault(f"the tensor {name!r} has the shape {found.shape}; {tuple(shape)} is expected")
         if not _is_finite(found):
             raise self._fault(f"the tensor {name!r} has numbers that are infinite or NaN; fetch the file again")
-        self._taken.add(name)
+        self._used.add(name)
         return found
 
     def _reals(self, name: str, shape: Sequence[int]) -> NDArray[np.float32]:
@@ -324,8 +326,8 @@ class _Loader:
         self._take(name, shape)
         return self._file.reals(name)
 
-    def _check_all_taken(self) -> None:
-        left = [name for name in self._file.tensors if name not in self._taken]
+    def _check_all_used(self) -> None:
+        left = [name for name in self._file.tensors if name not in self._used]
         if left:
             more = f" and {len(left) - 3:,} more" if len(left) > 3 else ""
             raise self._fault(
@@ -337,7 +339,7 @@ class _Loader:
         return ModelError(f"{self._file.path}: {what}")
 
 
-def _whole(path: Path) -> Any:
+def _load_model(path: Path) -> Any:
     """Return a file's model as a model of transformers."""
     return load_gguf(path)[0]
 

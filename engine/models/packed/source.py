@@ -75,8 +75,8 @@ def _parts_of(body: Any, expected: DecoderArchitecture, count: int) -> tuple[Rol
     _match(body, expected.body, home, "", found)
     _need(len(found["layers"]) >= count, "too few layers")
     layers = [Roles() for _ in range(count)]
-    for number, (layer, own) in enumerate(zip(found["layers"], layers, strict=False)):
-        _match(layer, expected.layer, home, f"layer {number}", own)
+    for number, (layer, roles) in enumerate(zip(found["layers"], layers, strict=False)):
+        _match(layer, expected.layer, home, f"layer {number}", roles)
     return found, layers
 
 
@@ -120,9 +120,9 @@ def _check(body: Any, found: Roles, layers: Sequence[Roles], description: Decode
     sizes = ("query_norm", "key_norm") if description.head_norms else ()
     norms += [(parts[name], description.heads.size) for parts in layers for name in sizes]
     for norm, width in norms:
-        biased, eps, given = description.norm == "layer", epsilon_of(norm), getattr(norm, "bias", None)
+        biased, eps, norm_bias = description.norm == "layer", epsilon_of(norm), getattr(norm, "bias", None)
         _need(norm.weight is not None and tuple(norm.weight.shape) == (width,), "a norm of another size")
-        _need((given is not None) == biased and eps == description.norm_eps, "a norm of another kind")
+        _need((norm_bias is not None) == biased and eps == description.norm_eps, "a norm of another kind")
     words = found["embedding"].weight
     _need(words.shape[1] == description.hidden, "embeddings of another size")
     _need(getattr(found["embedding"], "scale", 1.0) == 1.0, "embeddings that are scaled")
@@ -157,8 +157,8 @@ def _check_parameters(body: Any, first: Any) -> None:
         plain = type(weight) is nn.Parameter and type(weight.data) is Tensor and weight.layout == torch.strided
         _need(plain and not weight.is_inference() and weight.device.type != "meta", "weights of another kind")
         _need(weight.dtype == first.dtype and weight.device == first.device, "weights of several types or devices")
-        whole = weight.is_contiguous() or (id(weight) in turned and weight.T.is_contiguous())
-        _need(whole, "weights that lie apart")
+        is_dense = weight.is_contiguous() or (id(weight) in turned and weight.T.is_contiguous())
+        _need(is_dense, "weights that lie apart")
     owned = sum(1 for module in body.modules() for _ in module.named_parameters(recurse=False, remove_duplicate=False))
     _need(owned == len(weights), "weights that modules share")
 
@@ -205,8 +205,8 @@ def _product_of(modules: Sequence[Any]) -> Any:
         _lay_by_rows(modules[0])
         bias: Any = modules[0].bias
         return LinearWeights(_by_rows(modules[0]).data, None if bias is None else bias.data)
-    weight = _joined([module.weight for module in modules])
-    return LinearWeights(weight, None if modules[0].bias is None else _joined([module.bias for module in modules]))
+    weight = _join([module.weight for module in modules])
+    return LinearWeights(weight, None if modules[0].bias is None else _join([module.bias for module in modules]))
 
 
 def _by_rows(module: Any) -> Tensor:
@@ -223,7 +223,7 @@ def _lay_by_rows(module: Any) -> None:
             weight.data = weight.data.T.contiguous().T
 
 
-def _joined(parts: Sequence[Any]) -> Tensor:
+def _join(parts: Sequence[Any]) -> Tensor:
     """Concatenate parameters to one tensor [total, ...]; they become views of it.
 
     Parameters that are adjacent in one storage stay there, so that a model can be wrapped twice.
@@ -238,12 +238,12 @@ def _joined(parts: Sequence[Any]) -> Tensor:
     else:
         return first.as_strided(shape, first.stride())
     with torch.inference_mode(False), torch.no_grad():  # as above
-        whole = torch.cat([part.data for part in parts])
+        joined = torch.cat([part.data for part in parts])
         end = 0
         for part in parts:
             begin, end = end, end + len(part)
-            part.data = whole[begin:end]
-    return whole
+            part.data = joined[begin:end]
+    return joined
 
 
 def _need(holds: bool, what: str) -> None:

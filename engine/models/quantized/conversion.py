@@ -120,11 +120,11 @@ def fill(model: Any, weights: QuantizedWeights) -> Any:
         if (len(matrix.data), matrix.width) != (rows, width):
             raise ValueError(f"{path} has weights of another size")
         if isinstance(module, nn.Embedding):
-            made: nn.Module = QuantizedEmbedding(matrix, layer.scale)
+            replacement: nn.Module = QuantizedEmbedding(matrix, layer.scale)
         else:
             bias = None if module.bias is None else weights.tensors[weights.names[f"{path}.bias"]]
-            made = QuantizedLinear(matrix, bias)
-        setattr(parent, leaf, made)
+            replacement = QuantizedLinear(matrix, bias)
+        setattr(parent, leaf, replacement)
     parameters: dict[str, nn.Parameter] = {}
     for path, tensor in list(_tensors_of(model)):
         name = weights.names.get(path)
@@ -143,10 +143,10 @@ def _chosen(model: Any) -> dict[str, Any]:
     words, config = getattr(model.get_input_embeddings(), "weight", None), model.config.get_text_config()
     experts = {getattr(config, name, None) for name in _EXPERTS}
     lists = [getattr(model, name, None) or () for name in ("_keep_in_fp32_modules", "_keep_in_fp32_modules_strict")]
-    kept = [f".{name}." for name in chain(*lists)]
+    excluded = [f".{name}." for name in chain(*lists)]
     found: dict[str, Any] = {}
     for path, module in _modules_of(model):
-        if any(name in f".{path}.weight." for name in kept):
+        if any(name in f".{path}.weight." for name in excluded):
             continue
         if f"{type(module).__module__}.{type(module).__name__}" in _LINEAR:
             rows, width = reversed(module.weight.shape) if isinstance(module, Conv1D) else module.weight.shape
