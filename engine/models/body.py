@@ -282,7 +282,7 @@ class AttentionMasks:
                 f"attention implementation {implementation!r} cannot run rows of different lengths; load the "
                 "model with attn_implementation='sdpa' or 'eager', or pass cache=False"
             )
-        self._additive = implementation == "eager"
+        self._is_additive = implementation == "eager"
         self._dtype = dtype
         self._reaches = reaches(config)
 
@@ -293,7 +293,7 @@ class AttentionMasks:
 
     def _mask(self, reach: AttentionSpan, positions: Tensor, end: int) -> Tensor:
         seen = reach.allowed(positions, end)
-        if not self._additive:
+        if not self._is_additive:
             return seen
         lowest = torch.finfo(self._dtype).min
         return torch.zeros(seen.shape, dtype=self._dtype, device=seen.device).masked_fill_(~seen, lowest)

@@ -277,15 +277,15 @@ class ScanChunks:
 
     def __init__(self, device: torch.device) -> None:
         self._is_on_cpu = device.type == "cpu"
-        self._found: tuple[Any, list[tuple[Any, int]]] = None, []
+        self._cache: tuple[Any, list[tuple[Any, int]]] = None, []
 
     @contextmanager
     def of(self, network: Any, width: int) -> Generator[None, None, None]:
         """Set the modules' chunk sizes for a pass of `width` tokens, and restore them afterwards."""
-        cached_network, scanning = self._found
+        cached_network, scanning = self._cache
         if cached_network is not network and self._is_on_cpu:
             scanning = [(module, size) for module in network.modules() if (size := _chunks(module)) > _FEW]
-            self._found = network, scanning
+            self._cache = network, scanning
         if width == 1 or not scanning:
             yield
             return

@@ -66,7 +66,7 @@ class DecoderModel(HeadedModel, Sendable):
         self.context: int | None = unscaled_context(config)
         self.device: torch.device = entry_device(model)
         self.weights_kind = kind_of(model)
-        self._spread = is_spread(model)
+        self._is_spread = is_spread(model)
         self.block_bytes = self.state_bytes = 0
         self.window: int | None = None
         self._body: Any = getattr(model, "model", model) if model.base_model is model else model.base_model
@@ -83,12 +83,12 @@ class DecoderModel(HeadedModel, Sendable):
                 self.media = MediaEncoder(model, self._body, tokenizer, family)
                 tokenizer = self.media.processing.tokenizer
         self.tokenizer = tokenizer
-        self._cached = cache
+        self._has_cache = cache
         self._config = config
         self._layers: int = config.num_hidden_layers if cache else 0
         self._kinds = self._layer_kinds() if cache else []
         self.adapters: tuple[str, ...] = tuple(adapters or ())
-        self._keeps_states = any(kind.states for kind in self._kinds)
+        self._has_states = any(kind.states for kind in self._kinds)
         sizes = [kind.reach.longest for kind in self._kinds if kind.reach is not None]
         bounded = [size for size in sizes if size is not None]
         self.window = max(bounded) if bounded and len(bounded) == len(sizes) else None
@@ -115,12 +115,12 @@ class DecoderModel(HeadedModel, Sendable):
 
         A described decoder is recognised by its structure; other models run a few tokens by their own code.
         """
-        described = self._described()
+        described = self._describe()
         is_tried = is_to_be_verified() or self._decoder is not self.model
         known_head = None if described is None or is_tried else described_head(self.model, self._body)
         if described is not None and known_head is not None:
             return self._described_runner(described, known_head)
-        text = _LONGER_TEXT if self._keeps_states else _TEXT
+        text = _LONGER_TEXT if self._has_states else _TEXT
         ids = torch.tensor([text], device=self.device)
         found: list[Any] = []
 
@@ -142,7 +142,7 @@ class DecoderModel(HeadedModel, Sendable):
                 f"{type(self.model).__name__} has a head that is not known; give its tokenizer in place of its "
                 "processor, to read texts alone"
             )
-        if self._cached:
+        if self._has_cache:
             return self._choose_runner(text, logits, described)
         # Attention to the top-k columns (`index_topk`) might select padding.
         self._way = Way("whole", alone=getattr(self._config, "index_topk", None) is not None)
@@ -153,7 +153,7 @@ class DecoderModel(HeadedModel, Sendable):
     ) -> None:
         self._head, self._width = head, width
         # LoRA adapters hook the body's own modules, not those of a copy.
-        is_quick = self._cached and head is not None and described is None and not (self._spread or self.adapters)
+        is_quick = self._has_cache and head is not None and described is None and not (self._is_spread or self.adapters)
         self._modules = Modules(self._body, None if head is not None else self.model, width, is_quick=is_quick)
         self.embedding_size: int = 0 if head is None else hidden
         # On an accelerator, several small launches take longer than one product with all tokens.
@@ -194,13 +194,13 @@ class DecoderModel(HeadedModel, Sendable):
             "pass cache=False to run it, slowly, without a cache"
         )
 
-    def _described(self) -> DescribedDecoder | None:
-        suits = self._cached and not self._spread and not self._keeps_states
+    def _describe(self) -> DescribedDecoder | None:
+        suits = self._has_cache and not self._is_spread and not self._has_states
         return DescribedDecoder.of(self._body, self._config) if suits else None
 
     def _ways(self) -> Iterator[Way]:
         """Yield ways for a model of unknown architecture, best first."""
-        if self._keeps_states:
+        if self._has_states:
             attends = any(kind.reach is not None for kind in self._kinds)
             for alone, continues in ((False, True), (False, False), (True, True), (True, False)):
                 for blocks in (True, False) if attends else (False,):
@@ -232,12 +232,12 @@ class DecoderModel(HeadedModel, Sendable):
     def _store_in(self, name: str) -> None:
         """Store the KV cache in another dtype. Raises OptionError if no kernel supports it."""
         kind, what = self.model.dtype, f"kv_cache_dtype={name!r}: {type(self.model).__name__}"
-        dtype, place = str(kind).removeprefix("torch."), "several devices" if self._spread else self.device
-        if not self._cached:
+        dtype, place = str(kind).removeprefix("torch."), "several devices" if self._is_spread else self.device
+        if not self._has_cache:
             raise OptionError(f"{what} keeps nothing with cache=False; leave one of the two options out")
         if name == "float16" and kind in (torch.float16, torch.bfloat16):
             raise OptionError(f"{what} is in {dtype}, and so are its keys and values, in 16 bits; leave the option out")
-        if self._spread or (self.device.type, kind) != ("cpu", torch.float32):
+        if self._is_spread or (self.device.type, kind) != ("cpu", torch.float32):
             raise OptionError(
                 f"{what} is in {dtype} on {place}, and the option is for models in float32 on a CPU; leave it out, or "
                 "on a GPU give dtype='bfloat16', with which keys and values have 16 bits too"
@@ -256,7 +256,7 @@ class DecoderModel(HeadedModel, Sendable):
     @torch.inference_mode()
     def _take_adapters(self, adapters: Mapping[str, str]) -> None:
         """Load LoRA adapters for texts. Raises OptionError."""
-        if not isinstance(self._runner, PackedRunner) or self._spread:
+        if not isinstance(self._runner, PackedRunner) or self._is_spread:
             raise OptionError(
                 f"adapters=: {type(self.model).__name__} is no decoder of attention over blocks on one device, which "
                 "adapters by name need; give one of them as adapter="
@@ -288,7 +288,7 @@ class DecoderModel(HeadedModel, Sendable):
         expected: list[Tensor] = []
         # In padded rows, the first pass pads the shorter text, and the second the longer one. With recurrent layers a
         # text also continues with a single token, which models compute differently.
-        ends_of_both = ((1, 4), (5, 7), (6, 8), (8, 11)) if self._keeps_states else ((1, 4), (5, 7))
+        ends_of_both = ((1, 4), (5, 7), (6, 8), (8, 11)) if self._has_states else ((1, 4), (5, 7))
         if self._way.rows == "aligned":
             ends_of_both = ((1, 4), (3, 6), (4, 7))
         for ends in ends_of_both:
@@ -344,7 +344,7 @@ class DecoderModel(HeadedModel, Sendable):
     def _read(self, chunks: Sequence[Chunk], memory: Memory, ends: Sequence[int] | None) -> Tensor:
         self._modules.refresh()
         states = self._runner.read(chunks, memory, ends)
-        return states.to(self.device) if self._spread else states
+        return states.to(self.device) if self._is_spread else states
 
     def pool(self, hidden: Tensor, rows: Sequence[int]) -> Tensor:
         """Return final hidden states, after the last norm: float32 [len(rows), embedding_size]."""
@@ -368,5 +368,5 @@ class DecoderModel(HeadedModel, Sendable):
         """
         is_plain = self.media is None or self.media.has_plain_positions
         self._modules.refresh()
-        head, runner = self._head if is_plain and not self._spread else None, self._runner
+        head, runner = self._head if is_plain and not self._is_spread else None, self._runner
         return (runner, head) if isinstance(head, Head) and isinstance(runner, PackedRunner) else None

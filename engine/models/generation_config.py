@@ -96,8 +96,8 @@ def answers_bare(model: Any) -> bool:
 
 def forces_end(model: Any, tokenizer: Any) -> bool:
     """Test whether the model's own `generate` forces EOS as the last token of a free text's budget."""
-    forced = _listed(getattr(getattr(model, "generation_config", None), "forced_eos_token_id", None))
-    ends = eos_ids(model, tokenizer) or _listed(getattr(tokenizer, "eos_token_id", None))
+    forced = _as_list(getattr(getattr(model, "generation_config", None), "forced_eos_token_id", None))
+    ends = eos_ids(model, tokenizer) or _as_list(getattr(tokenizer, "eos_token_id", None))
     return bool(forced) and set(forced) <= set(ends)
 
 
@@ -145,7 +145,7 @@ def _format_fields(config: Any, names: Iterable[str], label: str | None = None) 
     return [f"{label or name}={value!r}" for name in names if (value := _value(config, name)) is not None]
 
 
-def _listed(ids: Any) -> list[int]:
+def _as_list(ids: Any) -> list[int]:
     """Return a field that is a token, several, or None, as a list."""
     return [] if ids is None else [ids] if isinstance(ids, int) else list(ids)
 

@@ -220,7 +220,7 @@ def _state_space(original: Callable[..., Any]) -> Callable[..., Any]:
         # Of Mamba 2, one step and one decay for each head are expanded over its elements.
         by_head = dt.ndim == decay.ndim == 3 and dt.stride(2) == decay.stride(1) == decay.stride(2) == 0
         by_head = by_head and (dt_bias is None or dt_bias.stride(1) == 0)
-        is_supported = (by_head or state.ndim == 3) and not _packs(others)
+        is_supported = (by_head or state.ndim == 3) and not _has_packed_texts(others)
         if not is_supported or not _fit_kernels(state, hidden_states, dt, decay, into, back):
             return original(state, hidden_states, dt, decay, into, back, skip, dt_bias, dt_softplus, z, **others)
         if by_head:
@@ -242,7 +242,7 @@ def _delta(original: Callable[..., Any]) -> Callable[..., Any]:
         output_final_state: bool = False, use_qk_l2norm_in_kernel: bool = False, **others: Any,
     ) -> tuple[Tensor, Any]:  # fmt: skip
         single = query.shape[1] == 1 and g.ndim == 3 and output_final_state
-        is_supported = single and query.dtype == torch.float32 and not _packs(others)
+        is_supported = single and query.dtype == torch.float32 and not _has_packed_texts(others)
         if initial_state is None or not is_supported or not _fit_kernels(initial_state, query, key, value, g, beta):
             return original(
                 query, key, value, g=g, beta=beta, initial_state=initial_state, output_final_state=output_final_state,
@@ -260,7 +260,7 @@ def _delta(original: Callable[..., Any]) -> Callable[..., Any]:
     return torch_recurrent_gated_delta_rule
 
 
-def _packs(others: dict[str, Any]) -> bool:
+def _has_packed_texts(others: dict[str, Any]) -> bool:
     """Test whether rows contain several concatenated texts, which kernels do not support."""
     return others.get("cu_seqlens") is not None or others.get("seq_idx") is not None
 

@@ -96,7 +96,7 @@ class _ByteTable:
         pages = block_of.reshape(-1, 64)
         short = pages.copy()
         short[0, :_BLOCK_OF_THREE] = dead  # the first three-byte lead, E0, begins no code point below U+0800
-        self.pages, page_of = _distinct(np.concatenate([short, np.full((1, 64), dead, np.int32)]))
+        self.pages, page_of = _distinct_rows(np.concatenate([short, np.full((1, 64), dead, np.int32)]))
         self.planes = page_of[:-1].reshape(-1, 64).copy()
         self.planes[0, :_PAGE_OF_FOUR] = page_of[-1]  # the first four-byte lead, F0, begins no code point below U+10000
         self.two_bytes = block_of[_BLOCK_OF_TWO:_BLOCK_OF_THREE]
@@ -142,7 +142,7 @@ class _ByteTable:
         return numbers
 
 
-def _distinct(rows: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _distinct_rows(rows: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Return (the distinct rows, for each row the index of its distinct row)."""
     numbers: dict[bytes, int] = {}
     which = np.fromiter((numbers.setdefault(row.tobytes(), len(numbers)) for row in rows), np.int32, len(rows))
@@ -160,7 +160,7 @@ def _distinct_blocks(blocks: NDArray[np.int32], no_class: int) -> tuple[NDArray[
     mixed = np.flatnonzero((longer != longer[:, :1]).any(axis=1)) + _BLOCK_OF_TWO
     rows = np.repeat(np.arange(no_class + 1, dtype=np.int32), 64).reshape(-1, 64)
     if len(mixed):
-        distinct, which = _distinct(blocks[mixed])
+        distinct, which = _distinct_rows(blocks[mixed])
         like[mixed] = which + no_class + 1
         rows = np.concatenate([rows, distinct])
     used, like = np.unique(like, return_inverse=True)

@@ -56,16 +56,16 @@ def minimise(transitions: NDArray[np.int32], accepting: NDArray[np.bool_]) -> Mi
     """
     columns = _distinct_columns(transitions)
     before = _Predecessors(transitions[:, columns])
-    kept = _live_states(before, accepting)
+    live = _live_states(before, accepting)
     numbers = np.full(len(accepting) + 1, -1, np.int32)  # the last entry serves index -1
-    numbers[kept] = np.arange(len(kept))
-    transitions, accepting = numbers[transitions[kept]], accepting[kept]
+    numbers[live] = np.arange(len(live))
+    transitions, accepting = numbers[transitions[live]], accepting[live]
     labels = _label_states(transitions[:, columns], accepting)
     _, first = np.unique(labels, return_index=True)
-    kept = np.sort(first)
+    firsts = np.sort(first)
     numbers = np.full(len(labels) + 1, -1, np.int32)
-    numbers[:-1] = np.searchsorted(kept, first[labels])
-    return numbers[transitions[kept]], accepting[kept]
+    numbers[:-1] = np.searchsorted(firsts, first[labels])
+    return numbers[transitions[firsts]], accepting[firsts]
 
 
 def _distinct_columns(transitions: NDArray[np.int32]) -> list[int]:

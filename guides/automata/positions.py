@@ -216,8 +216,8 @@ class Subsets:
         self.atoms = atoms
         self._of_atom, self._universal = positions.of_atom, positions.universal
         self._numbers: dict[tuple[int, bool], int] = {}
-        self._after: dict[int, int] = {0: DEAD}
-        self._befores: list[int] = []
+        self._state_of: dict[int, int] = {0: DEAD}
+        self._follow_sets: list[int] = []
         self._rows: list[list[int] | None] = []
         self.accepting: list[bool] = []
         self.everything = DEAD
@@ -226,7 +226,7 @@ class Subsets:
 
     def _number(self, reached: int) -> int:
         """Return the state in which these positions have been reached."""
-        known = self._after.get(reached)
+        known = self._state_of.get(reached)
         if known is None:
             follow = 0
             universal = reached & self._universal
@@ -238,19 +238,19 @@ class Subsets:
             if known is None:
                 known = len(self.accepting)
                 self._numbers[key] = known
-                self._befores.append(follow)
+                self._follow_sets.append(follow)
                 self._rows.append(None)
                 self.accepting.append(key[1])
             if universal:
                 self.everything = known
-            self._after[reached] = known
+            self._state_of[reached] = known
         return known
 
     def row(self, state: int) -> list[int]:
         """Return the state after each atom."""
         known = self._rows[state]
         if known is None:
-            follow, universal, after = self._befores[state], self._universal, self._after
+            follow, universal, after = self._follow_sets[state], self._universal, self._state_of
             row: list[int] = []
             spend((20 + len(self._follow) // 32) * len(self._of_atom))
             for positions in self._of_atom:
@@ -280,11 +280,11 @@ class Subsets:
         if self._steps is None:
             self._steps = self._steps_from_positions()
         steps = self._steps
-        spend(10 * self._befores[state].bit_count())
+        spend(10 * self._follow_sets[state].bit_count())
         return (
             0
             if self.accepting[state]
-            else min((steps[position] for position in bits(self._befores[state])), default=NEVER)
+            else min((steps[position] for position in bits(self._follow_sets[state])), default=NEVER)
         )
 
     def _steps_from_positions(self) -> list[int]:

@@ -71,7 +71,7 @@ def without_ambiguity(rules: dict[str, Node]) -> dict[str, Node]:
         parts = _classify(name, alternatives, corners.target)
         if parts.is_ambiguous:
             merged |= inner
-            found[name] = _loop(parts, bool(parts.repeated) and lengths().get(name) == 0, _sharing(name, found))
+            found[name] = _loop(parts, bool(parts.repeated) and lengths().get(name) == 0, _make_sharing(name, found))
     return found
 
 
@@ -188,19 +188,19 @@ def _classify(name: str, alternatives: Iterable[Node], target: Callable[[str], s
     kinds = {(True, True): parts.infix, (False, True): parts.prefix, (True, False): parts.postfix}
     for node in alternatives:
         items = node.items if isinstance(node, Sequence) else (node,)
-        times = [_times(item, name, target) for item in items]
+        times = [_repeat_bounds(item, name, target) for item in items]
         if items and None not in times:
             _add_repeated(parts, [each for each in times if each is not None])
             continue
-        befores, afters = _optional(times[0] if times else None), _optional(times[-1] if times else None)
+        befores, afters = _presence(times[0] if times else None), _presence(times[-1] if times else None)
         middle = items[befores != (False,) : len(items) - (afters != (False,))]
-        stripped = node if len(middle) == len(items) else _row(middle)
+        stripped = node if len(middle) == len(items) else _sequence(middle)
         for kind in product(befores, afters):
             kinds.get(kind, parts.others).append(stripped)
     return parts
 
 
-def _times(item: Node, name: str, target: Callable[[str], str]) -> Times | None:
+def _repeat_bounds(item: Node, name: str, target: Callable[[str], str]) -> Times | None:
     """Return the bounds of an item that is a repetition of the rule; None for any other item."""
     least, most = 1, 1
     if isinstance(item, Repeat):
@@ -208,7 +208,7 @@ def _times(item: Node, name: str, target: Callable[[str], str]) -> Times | None:
     return (least, most) if isinstance(item, Reference) and target(item.name) == name else None
 
 
-def _optional(times: Times | None) -> tuple[bool, ...]:
+def _presence(times: Times | None) -> tuple[bool, ...]:
     """Return all possibilities of whether the rule stands at an end, for an end item with these bounds."""
     if times == (1, 1):
         return (True,)
@@ -227,35 +227,35 @@ def _add_repeated(parts: Recursion, times: list[Times]) -> None:
 
 def _loop(parts: Recursion, nullable: bool, shared: Callable[[str, Node], Node]) -> Node:
     """Build the loop of a rule; `shared` makes nodes that may be duplicated."""
-    before = [Repeat(_any_of(parts.prefix), 0, None)] if parts.prefix else []
-    after = [Repeat(_any_of(parts.postfix), 0, None)] if parts.postfix else []
-    unit = shared("operand", _row([*before, _any_of(parts.others), *after]))
+    before = [Repeat(_alternation(parts.prefix), 0, None)] if parts.prefix else []
+    after = [Repeat(_alternation(parts.postfix), 0, None)] if parts.postfix else []
+    unit = shared("operand", _sequence([*before, _alternation(parts.others), *after]))
     if parts.repeated and (nullable or min(least for least, _ in parts.repeated) == 2):
-        return _separated(unit, [*parts.infix, EMPTY]) if parts.infix else Repeat(unit, 1, None)
-    row = _separated(unit, parts.infix) if parts.infix else unit
+        return _separated_list(unit, [*parts.infix, EMPTY]) if parts.infix else Repeat(unit, 1, None)
+    row = _separated_list(unit, parts.infix) if parts.infix else unit
     if not parts.repeated:
         return row
     row = shared("operands", row)
     more = [Repeat(row, least - 1, None if most is None else most - 1) for least, most in parts.repeated]
-    return _row([row, Repeat(_any_of(more), 0, None)])
+    return _sequence([row, Repeat(_alternation(more), 0, None)])
 
 
-def _separated(unit: Node, between: list[Node]) -> Node:
-    return _row([unit, Repeat(_row([_any_of(between), unit]), 0, None)])
+def _separated_list(unit: Node, between: list[Node]) -> Node:
+    return _sequence([unit, Repeat(_sequence([_alternation(between), unit]), 0, None)])
 
 
 # Nodes are not flattened into their parents: some stand for named terminals.
 
 
-def _row(items: Collection[Node]) -> Node:
+def _sequence(items: Collection[Node]) -> Node:
     return next(iter(items)) if len(items) == 1 else Sequence(tuple(items))
 
 
-def _any_of(items: Collection[Node]) -> Node:
+def _alternation(items: Collection[Node]) -> Node:
     return next(iter(items)) if len(items) == 1 else Alternation(tuple(items))
 
 
-def _sharing(name: str, rules: dict[str, Node]) -> Callable[[str, Node], Node]:
+def _make_sharing(name: str, rules: dict[str, Node]) -> Callable[[str, Node], Node]:
     """Return a function that makes a node duplicable: the node itself if small, else a reference to a new rule."""
 
     def shared(what: str, node: Node) -> Node:

@@ -92,15 +92,15 @@ def check(grammar: Grammar) -> list[str]:
     if grammar.start not in grammar.rules:
         known = ", ".join(islice(map(render_name, grammar.rules), _SHOWN)) or "none"
         reason = f"there is no rule named {grammar.start!r} to start from; there are {known}"
-        raise GrammarError(reason, *_place(grammar, None))
+        raise GrammarError(reason, *_error_place(grammar, None))
     for rule, body in grammar.rules.items():
         for node in _nodes(body):
             if isinstance(node, Reference) and node.name not in grammar.rules and node.name not in grammar.parts:
                 message = f"rule {rule!r} refers to {node.name!r}, which is not defined"
-                raise GrammarError(message, *_place(grammar, rule, node.name))
+                raise GrammarError(message, *_error_place(grammar, rule, node.name))
             if isinstance(node, Literal) and not _is_text(node.data):
                 message = f"rule {rule!r} has the literal {node.data!r}; literals are whole characters of UTF-8"
-                raise GrammarError(message, *_place(grammar, rule))
+                raise GrammarError(message, *_error_place(grammar, rule))
     reached = reachable(grammar)
     lengths = shortest_texts(grammar.rules, dict.fromkeys(grammar.parts, 1))
     endless = [name for name in grammar.rules if name in reached and name not in lengths]
@@ -114,7 +114,7 @@ def _check_captures(grammar: Grammar, lengths: Mapping[str, int]) -> None:
     """Raise GrammarError for captures of undefined rules, and of left-recursive rules."""
     for rule in {**grammar.captures, **grammar.stops}:
         if rule not in grammar.rules:
-            raise GrammarError(f"there is no rule {rule!r} to be captured", *_place(grammar, None))
+            raise GrammarError(f"there is no rule {rule!r} to be captured", *_error_place(grammar, None))
         leftmost = set(_leftmost_rules(grammar.rules[rule], lengths))
         todo = list(leftmost)
         while todo:
@@ -124,7 +124,7 @@ def _check_captures(grammar: Grammar, lengths: Mapping[str, int]) -> None:
             todo += new
         if rule in leftmost:
             reason = f"the rule {rule!r} has a capture and is left-recursive; capture a rule around it"
-            raise GrammarError(reason, *_place(grammar, rule))
+            raise GrammarError(reason, *_error_place(grammar, rule))
 
 
 def _leftmost_rules(node: Node, lengths: Mapping[str, int]) -> Iterator[str]:
@@ -306,7 +306,7 @@ def _with_line(grammar: Grammar, name: str) -> str:
     return f"{render_name(name)} (line {line})" if line else render_name(name)
 
 
-def _place(grammar: Grammar, rule: str | None, name: str | None = None) -> tuple[str, int]:
+def _error_place(grammar: Grammar, rule: str | None, name: str | None = None) -> tuple[str, int]:
     """Return the text to show in an error, and the offset of `name` in the definition of `rule`."""
     text = grammar.source or str(grammar)
     if rule is None:

@@ -70,12 +70,12 @@ def _parts(node: Node, level: int) -> list[str | tuple[Node, int]]:
         case Repeat(inner, low, high):
             return [(inner, _ATOM), _count(low, high)]
         case Sequence(items):
-            return _joined(items, " ", _SEQUENCE, level)
+            return _join(items, " ", _SEQUENCE, level)
         case Alternation(items):
-            return _joined(items, " | ", _ALTERNATION, level)
+            return _join(items, " | ", _ALTERNATION, level)
 
 
-def _joined(items: tuple[Node, ...], separator: str, precedence: int, level: int) -> list[str | tuple[Node, int]]:
+def _join(items: tuple[Node, ...], separator: str, precedence: int, level: int) -> list[str | tuple[Node, int]]:
     parts: list[str | tuple[Node, int]] = []
     for item in items:
         parts += [separator, (item, precedence + 1)]

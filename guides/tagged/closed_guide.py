@@ -128,7 +128,7 @@ class ClosedGuide(StateTableGuide):
     def _advanced(self, state: int, token: int) -> int:
         data = self._vocabulary.tokens[token] or b""
         child, places = self._parts(state)
-        return self._after(child, places, data, DEAD if child == DEAD else self.child.advance(child, token))
+        return self._state_after(child, places, data, DEAD if child == DEAD else self.child.advance(child, token))
 
     def read(self, state: int, data: bytes) -> int:
         """Return the state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
@@ -136,7 +136,7 @@ class ClosedGuide(StateTableGuide):
         if state == DEAD or not data:
             return state
         child, places = self._parts(state)
-        return self._after(child, places, data, DEAD if child == DEAD else self.child.read(child, data))
+        return self._state_after(child, places, data, DEAD if child == DEAD else self.child.read(child, data))
 
     def is_accepting(self, state: int) -> bool:
         """Test whether the text so far ends with a text of the child and the mark."""
@@ -216,7 +216,7 @@ class ClosedGuide(StateTableGuide):
                     self._numbers[child, places] = state
         return state
 
-    def _after(self, child: int, places: frozenset[int], data: bytes, after: int) -> int:
+    def _state_after(self, child: int, places: frozenset[int], data: bytes, after: int) -> int:
         """Return the state after some bytes. after: the child's state after them"""
         mark = self._text
         found = {place + len(data) for place in places if mark.startswith(data, place)}

@@ -81,7 +81,7 @@ class Composition:
         self._graph = graph
         self._lowering = Lowering(graph)
         self._children: dict[int, int] = {}
-        self._needs: dict[int, tuple[Piece, int]] = {}
+        self._cache: dict[int, tuple[Piece, int]] = {}
 
     def rule(self, piece: Piece) -> int:
         """Make a rule with this body; return its start node."""
@@ -132,7 +132,7 @@ class Composition:
 
     def _may_be_empty(self, piece: Piece) -> bool:
         # Markers are not empty, and the guides behind them need not be asked.
-        return piece.may_end if isinstance(piece, Free) else not self._needed(piece)
+        return piece.may_end if isinstance(piece, Free) else not self._fewest(piece)
 
     def _repeat_rule(self, rule: int, between: Fixed, least: int, most: int) -> int:
         """Make a rule of `least` to `most` texts of a rule, each behind `between`."""
@@ -164,13 +164,13 @@ class Composition:
                     links.append(graph.guard(entry, refused=bit, added=bit))
                 graph.define(node, links=links)
 
-            graph.counter = graph.new_large_set(needed, lambda: list(map(self._needed, items[:needed])))
+            graph.counter = graph.new_large_set(needed, lambda: list(map(self._fewest, items[:needed])))
             # `loop` promises 0 bytes with all required bits set; before that, the missing bits' weights are added.
             loop = graph.lazy_node(define, lambda: 0, end, 0)
             graph.counter = 0
             graph.define(start, links=((EPSILON, loop, 0),))
 
-        return graph.lazy(expand, lambda: self._needed(order))
+        return graph.lazy(expand, lambda: self._fewest(order))
 
     def _lower_free(self, free: Free, target: int) -> int:
         after = {marker_data(marker): piece for marker, piece in free.exits}
@@ -179,7 +179,7 @@ class Composition:
             _markers_of(free),
             target,
             lambda marker: self._lower(after[marker], target),
-            lambda marker: self._needed(after[marker]),
+            lambda marker: self._fewest(after[marker]),
             refused=[marker_data(marker) for marker in free.refused],
             may_end=free.may_end,
             unlike=[each.encode() for each in free.unlike],
@@ -193,35 +193,35 @@ class Composition:
             self._graph.define(start, links=((CALL, guide.lower_into(self._graph), self._graph.final()),))
 
         if id(guide) not in self._children:
-            self._children[id(guide)] = self._graph.lazy(expand, lambda: self._needed(Inner(guide)))
+            self._children[id(guide)] = self._graph.lazy(expand, lambda: self._fewest(Inner(guide)))
         return self._children[id(guide)]
 
-    def _needed(self, piece: Piece) -> int:
+    def _fewest(self, piece: Piece) -> int:
         """Return the fewest bytes of a text of a piece."""
         key = id(piece.guide) if isinstance(piece, Inner) else id(piece)
-        if key not in self._needs:
+        if key not in self._cache:
             spend(STEPS_PER_PIECE)
-            self._needs[key] = piece, min(NEVER, self._compute_needed(piece))
-        return self._needs[key][1]
+            self._cache[key] = piece, min(NEVER, self._compute_fewest(piece))
+        return self._cache[key][1]
 
-    def _compute_needed(self, piece: Piece) -> int:
+    def _compute_fewest(self, piece: Piece) -> int:
         match piece:
             case Fixed():
                 return len(piece.data)
             case Inner(guide):
                 return int(guide.bytes_needed(np.array([guide.start], np.int32))[0])
             case InOrder(items):
-                return sum(map(self._needed, items))
+                return sum(map(self._fewest, items))
             case OneOf(items):
-                return min(map(self._needed, items))
+                return min(map(self._fewest, items))
             case Named(branches):
-                return min(len(text.data) + self._needed(after) for text, after in branches)
+                return min(len(text.data) + self._fewest(after) for text, after in branches)
             case AnyOrder(items, required):
-                return sum(self._needed(item) for item, is_required in zip(items, required, strict=True) if is_required)
+                return sum(self._fewest(item) for item, is_required in zip(items, required, strict=True) if is_required)
             case Several(item, between, least):
-                return least * self._needed(item) + (least - 1) * len(between.data)
+                return least * self._fewest(item) + (least - 1) * len(between.data)
             case Free(exits):
-                least = min((len(marker_data(each)) + self._needed(after) for each, after in exits), default=NEVER)
+                least = min((len(marker_data(each)) + self._fewest(after) for each, after in exits), default=NEVER)
                 return 0 if piece.may_end else least
 
 

@@ -51,7 +51,7 @@ class EitherGuide(StateTableGuide):
             if isinstance(guide.vocabulary, MarkedVocabulary):
                 vocabulary = with_markers(vocabulary, guide.vocabulary.markers)
         super().__init__(vocabulary)
-        self._every: Mask = self._tables.pack(True) | self._tables.eos_words
+        self._all_tokens: Mask = self._tables.pack(True) | self._tables.eos_words
         first = tuple(guide.start for guide in self.guides)
         self._members = [first]
         self._numbers = {first: self.start}
@@ -97,7 +97,7 @@ class EitherGuide(StateTableGuide):
         mask = np.zeros(self._tables.words, np.uint32)
         for guide, at in self._open_members(state):
             mask |= mask_within(guide, at, left)
-        return mask & self._every
+        return mask & self._all_tokens
 
     def describe(self, state: int) -> str:
         """Describe what may follow, for each guide that still matches."""
@@ -110,7 +110,7 @@ class EitherGuide(StateTableGuide):
         mask = np.zeros(self._tables.words, np.uint32)
         for guide, at in self._open_members(state):
             mask |= guide.mask(at)
-        return mask & self._every
+        return mask & self._all_tokens
 
     def _open_members(self, state: int) -> list[tuple[Guide, int]]:
         """Return the guides that still match, with their states."""

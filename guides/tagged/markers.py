@@ -43,7 +43,7 @@ class Markers:
         self._ordered = sorted(self.numbers)
         for text, longer in pairwise(self._ordered):
             if longer.startswith(text):
-                raise _within(text, longer)
+                raise _containment_error(text, longer)
         for text in self._ordered:
             self._check_alone(text)
 
@@ -91,7 +91,7 @@ class Markers:
                 end += 1
             spend(STEPS_PER_BYTE * (end - start))
             if text[start:end] in self.numbers:
-                raise _within(text[start:end], text)
+                raise _containment_error(text[start:end], text)
 
 
 @cached(64, 1 << 20)
@@ -100,10 +100,10 @@ def markers_of(texts: tuple[bytes, ...]) -> Markers:
     return Markers(texts)
 
 
-def _within(text: bytes, longer: bytes) -> OptionError:
+def _containment_error(text: bytes, longer: bytes) -> OptionError:
     """Return the error for a marker inside another: the inner one would match first."""
     return OptionError(
-        f"the marker {_shown(longer)} contains the marker {_shown(text)}, which would begin its part first; let the "
+        f"the marker {_label(longer)} contains the marker {_label(text)}, which would begin its part first; let the "
         "constraint read what they do not have in common"
     )
 
@@ -135,5 +135,5 @@ def bytes_left(place: int) -> int:
     return _FORMS[place - 1][MORE] + 1 if place <= len(_FORMS) else place - len(_FORMS)
 
 
-def _shown(text: bytes) -> str:
+def _label(text: bytes) -> str:
     return "of a token" if text[0] == MARK else repr(text.decode(errors="replace"))

@@ -21,7 +21,7 @@ SHORT = 16
 FEW = 6
 """Most tokens of a short chunk on a CPU. That kernel reads keys and values for each token, and is as fast as the kernel
 of long chunks for 4 to 7 tokens."""
-WHOLE = 1024
+SDPA_PROMPT = 1024
 """Fewest tokens of a whole prompt that gets its own call of SDPA on a GPU."""
 
 
@@ -103,7 +103,7 @@ class PackedStep:
         self.rows = self._rows(self.short)
         self._scratch: dict[Any, NDArray[Any]] = {}
         self._blocks: dict[int, NDArray[np.int32]] = {}
-        self._gathered: dict[tuple[int, ...], GatheredChunks] = {}
+        self._gather_cache: dict[tuple[int, ...], GatheredChunks] = {}
         self.last = [first + width - 1 for first, width in zip(self.firsts, self.widths, strict=True)]
 
     def _rows(self, chosen: list[int]) -> AttentionRows:
@@ -145,7 +145,7 @@ class PackedStep:
         wide: list[int] = []
         prompts: list[int] = []
         for row in self.long:
-            (prompts if self.starts[row] == 0 and self.widths[row] >= WHOLE else wide).append(row)
+            (prompts if self.starts[row] == 0 and self.widths[row] >= SDPA_PROMPT else wide).append(row)
         kinds = (self.short, wide, prompts)
         order = [row for kind in kinds for row in kind]
         count, tokens = len(order), len(slots)
@@ -203,9 +203,9 @@ class PackedStep:
     def gather(self, chosen: list[int]) -> GatheredChunks:
         """Return the texts of chosen chunks, cached for all layers."""
         key = tuple(chosen)
-        if key not in self._gathered:
-            self._gathered[key] = GatheredChunks(self, self._chunks, chosen, self._device)
-        return self._gathered[key]
+        if key not in self._gather_cache:
+            self._gather_cache[key] = GatheredChunks(self, self._chunks, chosen, self._device)
+        return self._gather_cache[key]
 
 
 class GatheredChunks:

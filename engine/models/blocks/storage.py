@@ -50,11 +50,11 @@ class DeviceRows(NamedTuple):
 
 def has_kernels(device: torch.device) -> bool:
     """Test whether there are kernels for tensors of this device."""
-    return device.type == "cuda" and _triton()
+    return device.type == "cuda" and _has_triton()
 
 
 @cache
-def _triton() -> bool:
+def _has_triton() -> bool:
     return find_spec("triton") is not None
 
 
@@ -170,7 +170,7 @@ class BlockStorage:
         """Store states in slots; views of `rows` are in place already."""
         index: Tensor | None = None
         for key, state in states.items():
-            stored = self._room(key, state, max(slots) + 1)
+            stored = self._ensure_room(key, state, max(slots) + 1)
             if stored[slots[0]].data_ptr() == state.data_ptr():
                 continue
             if index is None:
@@ -181,11 +181,11 @@ class BlockStorage:
         """Copy states simultaneously; pairs are slots (from, to)."""
         most = max(target for _, target in pairs) + 1
         for key in self._stored:
-            stored = self._room(key, self._stored[key], most)
+            stored = self._ensure_room(key, self._stored[key], most)
             sources, targets = torch.tensor(pairs, device=stored.device).T
             stored[targets] = stored[sources]
 
-    def _room(self, key: Hashable, like: Tensor, count: int) -> Tensor:
+    def _ensure_room(self, key: Hashable, like: Tensor, count: int) -> Tensor:
         """Return storage of a key for at least `count` slots. like: [rows, ...] of the same shape and dtype"""
         stored = self._stored.get(key)
         if stored is not None and len(stored) >= count:

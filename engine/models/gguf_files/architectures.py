@@ -45,14 +45,14 @@ class ArchitectureMetadata:
             several: list[Any] = cast("NDArray[Any]", value).tolist()
             value = several[0] if several and several.count(several[0]) == len(several) else several
         if type(value) is not int or not least <= value < _MAX_COUNT:
-            raise self._unusable(key, value, f"one number from {least} on, the same for all layers,")
+            raise self._unusable_error(key, value, f"one number from {least} on, the same for all layers,")
         return value
 
     def real(self, key: str, default: float | None = None) -> float:
         """Return a number above zero. Raises ModelError."""
         value = self.value(key, default)
         if type(value) not in (int, float) or not 0 < value < math.inf:
-            raise self._unusable(key, value, "a number above 0")
+            raise self._unusable_error(key, value, "a number above 0")
         return float(value)
 
     def real_or(self, key: str, otherwise: float | None) -> float | None:
@@ -77,7 +77,7 @@ class ArchitectureMetadata:
                     "changes; convert the model again, or run it with transformers from its original files"
                 )
 
-    def _unusable(self, key: str, value: Any, expected: str) -> ModelError:
+    def _unusable_error(self, key: str, value: Any, expected: str) -> ModelError:
         found = "is missing" if value is None else f"is {value!r:.60}"
         return ModelError(
             f"{self.file.path}: the metadata's {self._prefix + key!r} {found}; {expected} is expected: convert the "
@@ -134,7 +134,7 @@ def _rotary_options(
         found["partial_rotary_factor"] = rotated / size
     factor = facts.value("rope.scaling.factor") or facts.value("rope.scale_linear")
     kind = facts.value("rope.scaling.type", "linear" if factor else "none")
-    scales = {"none": _unscaled, "linear": _linear, "yarn": _yarn, "longrope": _long}
+    scales = {"none": _unscaled, "linear": _linear, "yarn": _yarn, "longrope": _longrope}
     if in_part and LONG in facts.file.tensors:  # older files omit the type
         kind = "longrope"
     if kind not in scales:
@@ -166,7 +166,7 @@ def _yarn(facts: ArchitectureMetadata) -> dict[str, Any]:
     return {**found, "attention_factor": facts.real(key, 1.0) * (1 + 0.1 * math.log(factor))}
 
 
-def _long(facts: ArchitectureMetadata) -> dict[str, Any]:
+def _longrope(facts: ArchitectureMetadata) -> dict[str, Any]:
     file = facts.file
     missing = [name for name in (LONG, SHORT) if name not in file.tensors]
     if missing:

@@ -79,34 +79,34 @@ class _Loader:
         name: str = self._file.need("general.architecture", str)
         architecture = ARCHITECTURES.get(name)
         if architecture is None:
-            raise self._fault(f"general.architecture is {name!r:.60}; read are {', '.join(ARCHITECTURES)}")
+            raise self._error(f"general.architecture is {name!r:.60}; read are {', '.join(ARCHITECTURES)}")
         facts = ArchitectureMetadata(self._file, name)
         options = architecture.options(facts)
         facts.check_all_read()
         layers: int = options["num_hidden_layers"]
         if layers > len(self._file.tensors):
-            raise self._fault(f"{layers:,} layers of {len(self._file.tensors):,} tensors; fetch the file again")
+            raise self._error(f"{layers:,} layers of {len(self._file.tensors):,} tensors; fetch the file again")
         config = self._config(architecture, options)
         description = self._description(config) if for_kernels else None
         if description is not None:
             network = self._network(architecture, config, description)
             self._check_all_used()
             return network
-        model = self._empty(architecture, config)
+        model = self._empty_model(architecture, config)
         names: Any = import_module("gguf")
         number = next(key for key, known in names.MODEL_ARCH_NAMES.items() if known == name)
         self._fill(model, architecture, names.get_tensor_name_map(number, layers))
         self._set_rotary(model, options)
         self._check_all_used()
         if is_absent(model) or any(buffer.device.type == "meta" for buffer in model.buffers()):
-            raise self._fault(f"{architecture.network} of this version of transformers has parts that no tensor fills")
+            raise self._error(f"{architecture.network} of this version of transformers has parts that no tensor fills")
         return (model if self._dtype is None else model.to(self._dtype)).eval()
 
     def _config(self, architecture: Architecture, options: dict[str, Any]) -> Any:
         """Return the configuration of the model."""
         words = self._tensor(f"{_EMBEDDING}.weight")
         if len(words.shape) != 2 or words.shape[0] < len(self._tokenizer):
-            raise self._fault(
+            raise self._error(
                 f"tensor {words.name!r} of shape {words.shape} has no row for each of {len(self._tokenizer):,} tokens"
             )
         ids = self._tokenizer
@@ -120,7 +120,7 @@ class _Loader:
             raise self._no_config(architecture, error) from error
 
     def _no_config(self, architecture: Architecture, error: Exception) -> ModelError:
-        return self._fault(f"no {architecture.config} can be made of the metadata: {error}")
+        return self._error(f"no {architecture.config} can be made of the metadata: {error}")
 
     def _generation_config(self) -> Any:
         ids, library = self._tokenizer, cast("Any", transformers)
@@ -194,7 +194,7 @@ class _Loader:
         frequencies, scaling = ROPE_INIT_FUNCTIONS[rope["rope_type"]](config, torch.device("cpu"))
         return Rotary(self._divide(frequencies), scaling)
 
-    def _empty(self, architecture: Architecture, config: Any) -> Any:
+    def _empty_model(self, architecture: Architecture, config: Any) -> Any:
         """Return the model of transformers on the meta device."""
         try:
             with torch.device("meta"):
@@ -214,7 +214,7 @@ class _Loader:
             parent, leaf = model.get_submodule(path.rpartition(".")[0]), path.rpartition(".")[2]
             if path == "lm_head":
                 if config.tie_word_embeddings:
-                    model.lm_head = self._tied(embedding)
+                    model.lm_head = self._tied_head(embedding)
                 else:
                     model.lm_head = self._linear(_HEAD, module)
             elif type(module) is nn.Linear:
@@ -226,19 +226,19 @@ class _Loader:
     def _name(self, names: Any, path: str) -> str:
         found: str | None = names.get_name(path)
         if found is None:
-            raise self._fault(f"{path} has no name in GGUF; another version of the package gguf may have one")
+            raise self._error(f"{path} has no name in GGUF; another version of the package gguf may have one")
         return found
 
     def _embedding(self, empty: Any, words: GGUFTensor) -> nn.Module:
         scale = float(getattr(empty, "scalar_embed_scale", 1.0))
         if self._dtype is None:
             return QuantizedEmbedding(_matrix(words), scale)
-        empty.weight = self._unpacked(_matrix(words))
+        empty.weight = self._unpack(_matrix(words))
         if "embed_scale" in dict(empty.named_buffers(recurse=False)):
             empty.embed_scale = torch.tensor(scale)
         return empty
 
-    def _tied(self, embedding: Any) -> nn.Module:
+    def _tied_head(self, embedding: Any) -> nn.Module:
         """Return a head with the embedding's weights."""
         if isinstance(embedding, QuantizedEmbedding):
             return QuantizedLinear(embedding.matrix)
@@ -254,7 +254,7 @@ class _Loader:
         if self._dtype is None:
             return QuantizedLinear(matrix, bias)
         linear = nn.Linear(width, rows, bias=False, device="meta")
-        linear.weight = self._unpacked(matrix)
+        linear.weight = self._unpack(matrix)
         if bias is not None:
             linear.bias = nn.Parameter(bias, requires_grad=False)
         return linear
@@ -268,12 +268,12 @@ class _Loader:
         """
         found = self._take(f"{name}.weight", (rows, width))
         bias = self._reals(f"{name}.bias", (rows,)) if has_bias else None
-        order = None if heads is None else _halves(rows, heads)
+        order = None if heads is None else _pair_permutation(rows, heads)
         if bias is not None and order is not None:
             bias = bias[order]
         return _matrix(found, order), None if bias is None else torch.as_tensor(bias)
 
-    def _unpacked(self, matrix: QuantizedMatrix) -> nn.Parameter:
+    def _unpack(self, matrix: QuantizedMatrix) -> nn.Parameter:
         """Return the values of a matrix in the requested dtype."""
         data = matrix.data if matrix.order is None else matrix.data[matrix.order]
         gguf: Any = import_module("gguf")
@@ -302,22 +302,22 @@ class _Loader:
             return frequencies
         factors = torch.as_tensor(self._reals(_ROTARY_FACTORS, frequencies.shape))
         if not bool((factors > 0).all()):
-            raise self._fault(f"tensor {_ROTARY_FACTORS!r} has numbers that are not above 0")
+            raise self._error(f"tensor {_ROTARY_FACTORS!r} has numbers that are not above 0")
         return frequencies / factors
 
     def _tensor(self, name: str) -> GGUFTensor:
         found = self._file.tensors.get(name)
         if found is None:
-            raise self._fault(f"the tensor {name!r} is missing; convert the model again, or fetch the file again")
+            raise self._error(f"the tensor {name!r} is missing; convert the model again, or fetch the file again")
         return found
 
     def _take(self, name: str, shape: Sequence[int]) -> GGUFTensor:
         """Return a tensor after checks of its shape and values."""
         found = self._tensor(name)
         if found.shape != tuple(shape):
-            raise self._fault(f"the tensor {name!r} has the shape {found.shape}; {tuple(shape)} is expected")
+            raise self._error(f"the tensor {name!r} has the shape {found.shape}; {tuple(shape)} is expected")
         if not _is_finite(found):
-            raise self._fault(f"the tensor {name!r} has numbers that are infinite or NaN; fetch the file again")
+            raise self._error(f"the tensor {name!r} has numbers that are infinite or NaN; fetch the file again")
         self._used.add(name)
         return found
 
@@ -330,12 +330,12 @@ class _Loader:
         left = [name for name in self._file.tensors if name not in self._used]
         if left:
             more = f" and {len(left) - 3:,} more" if len(left) > 3 else ""
-            raise self._fault(
+            raise self._error(
                 f"the architecture has no use for the tensors {', '.join(map(repr, left[:3]))}{more}; the model "
                 "computes something else than this architecture does"
             )
 
-    def _fault(self, what: str) -> ModelError:
+    def _error(self, what: str) -> ModelError:
         return ModelError(f"{self._file.path}: {what}")
 
 
@@ -348,7 +348,7 @@ def _matrix(tensor: GGUFTensor, order: NDArray[np.int64] | None = None) -> Quant
     return QuantizedMatrix(tensor.kind, tensor.shape[-1], tensor.data, order)
 
 
-def _halves(rows: int, heads: int) -> NDArray[np.int64]:
+def _pair_permutation(rows: int, heads: int) -> NDArray[np.int64]:
     """Return the permutation of rows from interleaved pairs to transformers' two halves of each head."""
     return np.arange(rows).reshape(heads, rows // heads // 2, 2).swapaxes(1, 2).reshape(-1)
 

@@ -121,7 +121,7 @@ class _TokenizerBuilder:
             seen: dict[str, int] = {}
             for token, text in enumerate(self._tokens):
                 if (first := seen.setdefault(text, token)) != token:
-                    raise self._fault(f"tokens {first:,} and {token:,} are the same, {text!r:.60}")
+                    raise self._error(f"tokens {first:,} and {token:,} are the same, {text!r:.60}")
 
     def tokenizer(self) -> GGUFTokenizer:
         kind = self._value("model")
@@ -130,7 +130,7 @@ class _TokenizerBuilder:
         elif kind == "llama":
             backend, begins = self._of_sentences(), True
         else:
-            raise self._fault(f"tokenizer.ggml.model is {kind!r:.60}; read are 'gpt2' (bytes, merged) and 'llama'")
+            raise self._error(f"tokenizer.ggml.model is {kind!r:.60}; read are 'gpt2' (bytes, merged) and 'llama'")
         typed = list(zip(self._tokens, self._kinds, strict=True))
         special = [text for text, kind in typed if kind in (TokenType.UNKNOWN, TokenType.CONTROL)]
         literal = [text for text, kind in typed if kind == TokenType.LITERAL]
@@ -158,7 +158,7 @@ class _TokenizerBuilder:
         name = self._value("pre") or "default"
         cut = _CUTS.get(name)
         if cut is None:
-            raise self._fault(f"tokenizer.ggml.pre is {name!r:.60}; read are {', '.join(_CUTS)}")
+            raise self._error(f"tokenizer.ggml.pre is {name!r:.60}; read are {', '.join(_CUTS)}")
         texts = self._file.texts("tokenizer.ggml.merges")
         cuts = [text.find(" ", 1) for text in texts]
         merges = [(text[:at], text[at + 1 :]) for text, at in zip(texts, cuts, strict=True)]
@@ -182,13 +182,13 @@ class _TokenizerBuilder:
             number for number, (left, right) in enumerate(merges)
             if texts[number] != f"{left} {right}" or not {left, right, left + right} <= self._ids.keys()
         )  # fmt: skip
-        return self._fault(f"merge {number:,}, {texts[number]!r:.60}, is not of two tokens that make a third")
+        return self._error(f"merge {number:,}, {texts[number]!r:.60}, is not of two tokens that make a third")
 
     def _of_sentences(self) -> Tokenizer:
         """Return a BPE tokenizer as SentencePiece's: characters, merges by scores, byte fallback."""
         scores = self._file.numbers("tokenizer.ggml.scores", len(self._tokens))
         if scores is None or not np.isfinite(scores).all():
-            raise self._fault("tokenizer.ggml.scores are missing, infinite or NaN; convert the model again")
+            raise self._error("tokenizer.ggml.scores are missing, infinite or NaN; convert the model again")
         unknown = self._id("unknown", 0)
         backend = Tokenizer(
             models.BPE(
@@ -223,7 +223,7 @@ class _TokenizerBuilder:
             if not is_added:
                 continue
             if token is None:
-                raise self._fault(f"tokenizer.ggml.add_{name}_token asks for a token, and {name}_token_id names none")
+                raise self._error(f"tokenizer.ggml.add_{name}_token asks for a token, and {name}_token_id names none")
             text = self._tokens[token]
             special.append((text, token))
             pieces = [f"{text}:0", *pieces] if name == "bos" else [*pieces, f"{text}:0"]
@@ -244,7 +244,7 @@ class _TokenizerBuilder:
         if strange.size:
             token = int(strange[0])
             known = f"0 to {max(TokenType)} are known"
-            raise self._fault(f"tokenizer.ggml.token_type of token {token:,} is {found[token]}; {known}")
+            raise self._error(f"tokenizer.ggml.token_type of token {token:,} is {found[token]}; {known}")
         return found.astype(int).tolist()
 
     def _id(self, name: str, default: int | None = None) -> int | None:
@@ -253,8 +253,8 @@ class _TokenizerBuilder:
         if found is None:
             return default if default is not None and default < len(self._tokens) else None
         if type(found) is not int or not 0 <= found < len(self._tokens):
-            raise self._fault(f"tokenizer.ggml.{name}_token_id is {found!r:.40}, none of {len(self._tokens):,} tokens")
+            raise self._error(f"tokenizer.ggml.{name}_token_id is {found!r:.40}, none of {len(self._tokens):,} tokens")
         return found
 
-    def _fault(self, what: str) -> ModelError:
+    def _error(self, what: str) -> ModelError:
         return ModelError(f"{self._file.path}: {what}")

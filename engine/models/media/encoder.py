@@ -50,7 +50,7 @@ class MediaEncoder:
         self.processing = MediaProcessor(
             processor, model.config, family.reads, arranges=self.joins_prompts, longest=family.longest
         )
-        self._store = FeatureStore(self._content, self._compute, family.together)
+        self._store = FeatureStore(self._process, self._compute, family.together)
 
     @property
     def marks(self) -> dict[str, str]:
@@ -215,7 +215,7 @@ class MediaEncoder:
         is_beside = self._family.alone and len(media) > 1
         return [self._store.of(source, is_beside=is_beside) for source in media]
 
-    def _content(self, source: Media, is_beside: bool) -> MediaContent:
+    def _process(self, source: Media, is_beside: bool) -> MediaContent:
         """Process an image or audio. Raises MediaError if it is too small for the model."""
         text, rows, inputs = self.processing.of(source, is_beside=is_beside)
         if rows < self._family.least:

@@ -79,7 +79,7 @@ class FeatureStore:
     ) -> None:
         self._process = process
         self._compute = compute
-        self._most = _TOGETHER if together else 1
+        self._limit = _TOGETHER if together else 1
         self._contents: WeakValueDictionary[int, MediaContent] = WeakValueDictionary()
         self._recent: OrderedDict[int, MediaContent] = OrderedDict()
         self._sizes: dict[int, int] = {}
@@ -88,7 +88,7 @@ class FeatureStore:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy without contents."""
-        return type(self), (self._process, self._compute, self._most > 1)
+        return type(self), (self._process, self._compute, self._limit > 1)
 
     @property
     def bytes(self) -> int:
@@ -104,7 +104,7 @@ class FeatureStore:
         """Return the known content with this key, or enter the given one."""
         with self._lock:
             found = self._contents.setdefault(content.key, content)
-            self._keep(found)
+            self._mark_used(found)
         return found
 
     def content(self, key: int) -> MediaContent:
@@ -128,7 +128,7 @@ class FeatureStore:
         with self._lock:
             found = self._contents.get(key)
             if found is not None:
-                self._keep(found)
+                self._mark_used(found)
             return found
 
     def features_of(self, keys: Iterable[int]) -> dict[int, tuple[Tensor, ...]]:
@@ -138,7 +138,7 @@ class FeatureStore:
             features = content.features  # read once, since another thread may evict them
             found[content.key] = self._compute_features(content) if features is None else features
             with self._lock:
-                self._keep(content)
+                self._mark_used(content)
         return found
 
     def forget(self) -> None:
@@ -154,11 +154,11 @@ class FeatureStore:
     def _compute_features(self, first: MediaContent) -> tuple[Tensor, ...]:
         """Compute the features of a content, in a batch with other contents without features and with equal shapes."""
         batch, inputs = [first], [self._inputs(first)]
-        if first.source is not None and self._most > 1:
+        if first.source is not None and self._limit > 1:
             with self._lock:
                 waiting = [(each, each.inputs) for each in self._contents.values() if each.features is None]
             for other, data in waiting:
-                if other is not first and data and _shapes(data) == _shapes(inputs[0]) and len(batch) < self._most:
+                if other is not first and data and _shapes(data) == _shapes(inputs[0]) and len(batch) < self._limit:
                     batch.append(other)
                     inputs.append(data)
         try:
@@ -180,7 +180,7 @@ class FeatureStore:
             found = self._process(content.source, content.is_beside).inputs
         return found or {}
 
-    def _keep(self, used: MediaContent) -> None:
+    def _mark_used(self, used: MediaContent) -> None:
         """Mark a content as used, with the lock held. Evict the least recently used ones beyond MAX_BYTES."""
         size = used.bytes
         self._bytes += size - self._sizes.get(used.key, 0)

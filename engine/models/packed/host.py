@@ -93,7 +93,7 @@ class HostKernels:
         queries = residual.new_empty(tokens, heads.queries, heads.size)
         like = residual.new_empty(0, heads.keys, heads.size)
         written, inner, places = queries.numpy(), residual.numpy(), slots.numpy()
-        room = self._room()
+        room = self._make_buffers()
         for number, (arrays, layer) in enumerate(zip(self.arrays, step.layers, strict=True)):
             layer.allocate(like, like)
             assert layer.arrays is not None
@@ -117,7 +117,7 @@ class HostKernels:
         inputs, stored_room = attention_inputs(step, heads, residual, step.rows, step.long_rows)
         read_layers(
             inner, queries, mixed, slots.numpy(), cos, sin, self._stack, inputs, *self._last, description.norm_eps,
-            settings, scores, stored_room[0], *self._room(),
+            settings, scores, stored_room[0], *self._make_buffers(),
         )  # fmt: skip
         return residual
 
@@ -126,7 +126,7 @@ class HostKernels:
             return False
         return is_undivided(step, self._description.heads)
 
-    def _room(self) -> tuple[Reals, Reals, Reals, Reals]:
+    def _make_buffers(self) -> tuple[Reals, Reals, Reals, Reals]:
         """Create a step's buffers, the last arguments of kernels. They are not shared: threads may share a model."""
         (tallest, widest), kind = self._sizes, self._last[0].dtype
         width, lanes = len(self._last[0]), lanes_of(kind)

@@ -19,7 +19,7 @@ from ..threads import run_together, thread_count
 from .description import DecoderDescription, DecoderWeights, LayerWeights, QuantizedProducts
 from .host import attention_inputs
 
-_AT_ONCE = 64
+_MAX_TOKENS = 64
 """Most tokens in one product. Their states stay in the CPU cache while weights are read."""
 _PIECE = 8
 """Most tokens of a sequence in one task of attention."""
@@ -78,7 +78,7 @@ class QuantizedKernels:
         slots = step.places.on(positions.device).numpy()
         rows = step.rows_of(_PIECE)  # never `long_rows`, whose kernel sums in another order
         inputs, stored_room = attention_inputs(step, heads, residual, rows, rows, threads)
-        room = self._room(len(states))
+        room = self._make_buffers(len(states))
         some = max(1, _MUCH * threads // work)
         for begin in range(0, description.layers, some):
             room.arrivals[0] = 0
@@ -90,9 +90,9 @@ class QuantizedKernels:
             run_together(share, threads, partial(room.arrivals.__setitem__, 0, GIVEN_UP))
         return residual
 
-    def _room(self, tokens: int) -> QuantizedBuffers:
+    def _make_buffers(self, tokens: int) -> QuantizedBuffers:
         """Create the buffers of a step. They are not shared, since threads may share a model."""
-        tokens = min(tokens, _AT_ONCE)
+        tokens = min(tokens, _MAX_TOKENS)
         hidden, columns = self._description.hidden, tokens * self._most_columns
         return QuantizedBuffers(
             np.empty((tokens, hidden), np.float32), np.empty((tokens, self._most_rows), np.float32),

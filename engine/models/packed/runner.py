@@ -57,7 +57,7 @@ class PackedRunner:
         body = modules.body
         self._device = entry_device(body)
         self._reaches = [kind.reach or AttentionSpan() for kind in layer_kinds(config)]
-        self._tuned: bool = bool(getattr(config, "attn_temperature_tuning", False))
+        self._is_tuned: bool = bool(getattr(config, "attn_temperature_tuning", False))
         found = {id(each): each for module in body.modules() if (each := getattr(module, "config", None)) is not None}
         self._configs: list[dict[str, Any]] = [vars(each) for each in found.values()]
         self._lock = _locks.setdefault(body, RLock())
@@ -141,7 +141,7 @@ class PackedRunner:
 
     def _states(self, ids: Tensor, positions: Tensor, step: PackedStep | DeviceStep, **further: Any) -> Tensor:
         """Return states [tokens, size] of a step's tokens."""
-        more: dict[str, Any] = {self._modules.cache_name: _Positions(positions)} if self._tuned else {}
+        more: dict[str, Any] = {self._modules.cache_name: _Positions(positions)} if self._is_tuned else {}
         places = positions[..., None, :]
         return self.run(ids[None], step, position_ids=places, use_cache=False, **more, **further)[0]
 
