@@ -67,7 +67,7 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     with tempfile.TemporaryDirectory() as folder:
         plain: Any = models.transformers(given.model)
-        network = getattr(plain.model, "whole", plain.model)  # of a GGUF file, whose modules are made when asked for
+        network = getattr(plain.model, "transformers_model", plain.model)  # of a GGUF file
         places = {str(seed): adapter(network, Path(folder), given.rank, seed) for seed in range(given.adapters)}
         model = models.transformers(given.model, adapters=places)
     names = list(places)

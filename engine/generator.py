@@ -19,7 +19,7 @@ from ..guides.goals.specs import Goal
 from ..guides.limits import Limits
 from ..guides.locks import new_lock
 from ..guides.pictures import svg_of
-from ..guides.protocol import Capture, Findings, Guide, Renewable
+from ..guides.protocol import Capture, Findings, Guide, Rebuildable
 from ..guides.quoting.source import Span
 from ..guides.tagged.after_guide import AfterGuide
 from ..tokenizers_adapter import Vocabulary
@@ -349,12 +349,12 @@ class Generator(Described, Generic[T]):
     def guide_cache(self, include: Any = ()) -> GuideCache | None:
         """Return the constraint with further goals; None for free text. Raises the errors of `guides.GoalGuide`.
 
-        A worn guide is renewed. The constraints of the last few goals are cached, since their states are expensive.
+        Rebuilds the guide if it should be. The constraints of the last few goals are cached: their states are costly.
         """
-        if implements(self.guide, Renewable) and self.guide.is_worn:
+        if implements(self.guide, Rebuildable) and self.guide.should_rebuild:
             with self._lock:
-                if self.guide.is_worn:
-                    self._take(self.guide.renewed())
+                if self.guide.should_rebuild:
+                    self._take(self.guide.rebuild())
         goals = goals_of(include)
         if not goals:
             return self._guide_cache
@@ -382,7 +382,7 @@ class Generator(Described, Generic[T]):
         frame, free = sequence.request.frame, None
         if frame is not None:
             free, text = frame.split(text)
-        said = text if thought is None else thought.said
+        said = text if thought is None else thought.answer
         if thought is not None:
             free, said = thought.free, said if self._frame is None else self._frame.within(said)
         value, error = self._converted(said, sequence)

@@ -34,7 +34,7 @@ class FreeGuide(StateTableGuide, Drawable):
     def _check(self, state: int) -> int:
         return check_state(state, self.start + 1)
 
-    def _made(self, state: int) -> Mask:
+    def _compute_mask(self, state: int) -> Mask:
         return self._every if state == self.start else np.zeros(self._tables.words, np.uint32)
 
     def advance(self, state: int, token: int) -> int:

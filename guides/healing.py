@@ -209,14 +209,14 @@ class AlignedGuide(StateTableGuide, Drawable):
         return drawn.picture()
 
     @property
-    def is_worn(self) -> bool:
-        """True if the child is worn; False for a child without `is_worn`."""
-        return bool(getattr(self.child, "is_worn", False))
+    def should_rebuild(self) -> bool:
+        """True if the child should be rebuilt; False for a child without `should_rebuild`."""
+        return bool(getattr(self.child, "should_rebuild", False))
 
-    def renewed(self) -> AlignedGuide:
-        """Return a guide of the same tail with a renewed child."""
+    def rebuild(self) -> AlignedGuide:
+        """Return a guide of the same tail with the child rebuilt."""
         child: Any = self.child
-        return AlignedGuide(child.renewed(), self.tail, counts_tail=bool(self._cost), limits=self._meter.limits)
+        return AlignedGuide(child.rebuild(), self.tail, counts_tail=bool(self._cost), limits=self._meter.limits)
 
     @property
     def start(self) -> int:
@@ -238,7 +238,7 @@ class AlignedGuide(StateTableGuide, Drawable):
     def _check(self, state: int) -> int:
         return check_state(state, MAX_LEFT)
 
-    def _made(self, state: int) -> Mask:
+    def _compute_mask(self, state: int) -> Mask:
         with self._lock, self._meter:
             if self._is_beyond(state):
                 return self.child.mask(state - len(self.tail))

@@ -195,7 +195,7 @@ class JSONGuide(LiftedGuide, Drawable):
         quotes = {name: Quote.of(context) for name, context in (contexts or {}).items()}
         key = (_short(text), form, options, tuple(quotes.items()), unenforced, Limits.of(limits), id(vocabulary))
         known = remembered.get(key)
-        if known is not None and not known.is_worn:
+        if known is not None and not known.should_rebuild:
             check_cancelled()
             return known
         # A private copy, which the caller cannot mutate
@@ -218,12 +218,12 @@ class JSONGuide(LiftedGuide, Drawable):
         return guide
 
     @property
-    def is_worn(self) -> bool:
-        """True if the next text should use a renewed guide: states that cannot be evicted hold too much memory."""
+    def should_rebuild(self) -> bool:
+        """True if a new guide should serve the next text: states that cannot be evicted hold too much memory."""
         return False
 
-    def renewed(self) -> JSONGuide:
-        """Return a guide of the same schema, which shares nothing with this one if this one is worn."""
+    def rebuild(self) -> JSONGuide:
+        """Return a guide of the same schema, which shares nothing with this one if this one should be rebuilt."""
         assert self._made_of is not None
         return JSONGuide(**self._made_of)
 

@@ -96,15 +96,15 @@ class ByteGuide(Guide, Protocol):
 
 
 @runtime_checkable
-class Renewable(Guide, Protocol):
+class Rebuildable(Guide, Protocol):
     """A guide whose states may accumulate so much memory that a fresh guide should serve the next text."""
 
     @property
-    def is_worn(self) -> bool:
+    def should_rebuild(self) -> bool:
         """True if a fresh guide should serve the next text."""
         ...
 
-    def renewed(self) -> Guide:
+    def rebuild(self) -> Guide:
         """Return a fresh guide of the same constraint."""
         ...
 

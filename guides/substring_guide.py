@@ -220,7 +220,7 @@ class SubstringGuide(StateTableGuide, Drawable):
     def _check(self, state: int) -> int:
         return self._automaton.check(state)
 
-    def _made(self, state: int) -> Mask:
+    def _compute_mask(self, state: int) -> Mask:
         return self._walk(state, self._most)
 
     def _walk(self, state: int, most: int) -> Mask:

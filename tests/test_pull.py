@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from trellm import ModelError, OptionError, generate, models
 from trellm.cli import main
-from trellm.engine.downloads.registry import REGISTRY, RegisteredModel, cache_folder, kept
+from trellm.engine.downloads.registry import REGISTRY, RegisteredModel, cache_folder, pulled_path
 from trellm.engine.sending import origin_of
 
 from .engine.models.gguf_files.tiny import network_of, write_model
@@ -381,7 +381,7 @@ def test_every_row_of_the_table_is_whole() -> None:
 
 def test_the_real_model_answers() -> None:
     """SmolLM2, where it has been pulled."""
-    if kept(REGISTRY["smollm2"]) is None:
+    if pulled_path(REGISTRY["smollm2"]) is None:
         pytest.skip("smollm2 has not been pulled: trellm pull smollm2")
     model = models.pulled("smollm2")
     question = [{"role": "user", "content": "Name the capital city of France."}]

@@ -107,7 +107,7 @@ class GuideCache:
 
     def knows(self, tail: bytes) -> bool:
         """Test whether `behind(tail)` and its distance are cached. If so, they ask nothing of the guide."""
-        known = None if getattr(self.guide, "is_worn", False) else self._behind.get(tail) if tail else self
+        known = None if getattr(self.guide, "should_rebuild", False) else self._behind.get(tail) if tail else self
         return known is not None and known._distance is not None
 
     @property

@@ -61,8 +61,8 @@ def pull(repository: str, file: str | None, *, revision: str | None, force: bool
     hub: Any = import_module("huggingface_hub")
     name = repository if file is None else f"{repository}:{file}"
     try:
-        there = [entry.rfilename for entry in hub.HfApi().model_info(repository, revision=revision).siblings or ()]
-        _check_files(name, file, there)
+        names = [entry.rfilename for entry in hub.HfApi().model_info(repository, revision=revision).siblings or ()]
+        _check_files(name, file, names)
         options = {"revision": revision, "force_download": force}
         with _progress(hub.utils, bars):
             if file is not None:
@@ -72,10 +72,10 @@ def pull(repository: str, file: str | None, *, revision: str | None, force: bool
     except ModelError:
         raise
     except Exception as error:  # the library and its dependencies raise various exceptions
-        said = f"{type(error).__name__}: {shorten(str(error), _REASON, placeholder='...')}"
+        reason = f"{type(error).__name__}: {shorten(str(error), _REASON, placeholder='...')}"
         if isinstance(error, hub.errors.HFValidationError):
-            raise OptionError(f"{repository!r} is no name of a model on the Hub ({said})") from None
-        raise ModelError(f"{name} cannot be fetched ({said}); {_advice(hub.errors, error, name)}") from error
+            raise OptionError(f"{repository!r} is no name of a model on the Hub ({reason})") from None
+        raise ModelError(f"{name} cannot be fetched ({reason}); {_advice(hub.errors, error, name)}") from error
 
 
 @contextmanager
@@ -92,13 +92,13 @@ def _progress(utils: Any, bars: bool) -> Generator[None]:
         utils.enable_progress_bars()
 
 
-def _check_files(name: str, file: str | None, there: Sequence[str]) -> None:
+def _check_files(name: str, file: str | None, names: Sequence[str]) -> None:
     """Raise ModelError if a repository lacks the requested files."""
-    if file is None and any(entry.endswith(".safetensors") for entry in there):
+    if file is None and any(entry.endswith(".safetensors") for entry in names):
         return
-    if file is not None and file in there:
+    if file is not None and file in names:
         return
-    files = [entry for entry in there if entry.endswith(".gguf")]
+    files = [entry for entry in names if entry.endswith(".gguf")]
     what = "has no safetensors" if file is None else "is not there"
     listed = f"one of its GGUF files: {', '.join(files[:9])}" if files else "another repository, this has no GGUF file"
     raise ModelError(f"{name} {what}; pull {listed}, as owner/repo:FILE.gguf")

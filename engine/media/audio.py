@@ -63,7 +63,7 @@ class AudioLimits(FileLimits):
 
     kind = "audio"
     formats = "WAV, FLAC, OGG or MP3"
-    given = "an Audio, such as Audio(samples, 16000), a pathlib.Path, the bytes of a file, or a data URL"
+    accepted = "an Audio, such as Audio(samples, 16000), a pathlib.Path, the bytes of a file, or a data URL"
     error = AudioError
 
     seconds: int = 600
@@ -129,8 +129,8 @@ class Audio(MediaBase):
             return source
         data = chosen.data_of(source, what)
         if data is None:
-            raise OptionError(f"{what} is {shown(source)}; give {chosen.given}")
-        return _decoded(data, what, chosen)
+            raise OptionError(f"{what} is {shown(source)}; give {chosen.accepted}")
+        return _decode(data, what, chosen)
 
     @property
     def nbytes(self) -> int:
@@ -146,10 +146,10 @@ class Audio(MediaBase):
         """Return the samples at another rate, by a polyphase filter. It is a sinc with 20 zero crossings, scaled for
         decimation, in a Kaiser window of beta 5, as in `scipy.signal.resample_poly`.
         """
-        return self.samples if rate == self.rate else _resampled(self.samples, self.rate, rate)
+        return self.samples if rate == self.rate else _resample(self.samples, self.rate, rate)
 
     @property
-    def _made_of(self) -> tuple[Any, ...]:
+    def _arguments(self) -> tuple[Any, ...]:
         return self.samples, self.rate
 
     def __repr__(self) -> str:
@@ -161,7 +161,7 @@ def is_audio(data: bytes) -> bool:
     return any(re.match(begin, data, re.DOTALL) for begin in _READERS)
 
 
-def _decoded(data: bytes, what: str, limits: AudioLimits) -> Audio:
+def _decode(data: bytes, what: str, limits: AudioLimits) -> Audio:
     """Decode an audio file. Raises AudioError."""
     if not data:
         raise AudioError(f"{what} is empty; expected {limits.formats}")
@@ -169,13 +169,13 @@ def _decoded(data: bytes, what: str, limits: AudioLimits) -> Audio:
     if name is None:
         raise AudioError(f"{what} is in an unknown format; supported are {limits.formats}")
     try:
-        made = _of_wave(data, what, limits) if name == "a WAV" else None
-        return _of_soundfile(data, name, what, limits) if made is None else made
+        audio = _of_wave(data, what, limits) if name == "a WAV" else None
+        return _of_soundfile(data, name, what, limits) if audio is None else audio
     except (AudioError, MemoryError):
         raise
     except Exception as error:  # decoders raise any exception on damaged files
-        said = f"{what} is {name} file that is damaged or cut off; save it again, or give another"
-        raise AudioError(said) from error
+        message = f"{what} is {name} file that is damaged or cut off; save it again, or give another"
+        raise AudioError(message) from error
 
 
 def _of_wave(data: bytes, what: str, limits: AudioLimits) -> Audio | None:
@@ -202,7 +202,7 @@ def _of_wave(data: bytes, what: str, limits: AudioLimits) -> Audio | None:
         samples = wide.view("<i4")[:, 0].astype(np.float32) / (1 << 31)
     else:
         samples = np.frombuffer(raw, f"<i{width}").astype(np.float32) / (1 << (8 * width - 1))
-    return _mixed([samples.reshape(-1, channels)], rate)
+    return _mix([samples.reshape(-1, channels)], rate)
 
 
 def _parts_of_wave(data: bytes) -> tuple[bytes, int, int]:
@@ -240,10 +240,10 @@ def _of_soundfile(data: bytes, name: str, what: str, limits: AudioLimits) -> Aud
             yield block
         limits.check(count, file.samplerate, what)
 
-    return _mixed(blocks(), file.samplerate)
+    return _mix(blocks(), file.samplerate)
 
 
-def _mixed(blocks: Iterable[Samples], rate: int) -> Audio:
+def _mix(blocks: Iterable[Samples], rate: int) -> Audio:
     """Average frames [frames, channels] to audio of one channel."""
     means = [block[:, 0] if block.shape[1] == 1 else block.mean(1, dtype=np.float32) for block in blocks]
     samples = means[0] if len(means) == 1 else np.concatenate(means)
@@ -251,7 +251,7 @@ def _mixed(blocks: Iterable[Samples], rate: int) -> Audio:
     return Audio(samples, rate)
 
 
-def _resampled(samples: Samples, rate: int, to: int) -> Samples:
+def _resample(samples: Samples, rate: int, to: int) -> Samples:
     common = gcd(rate, to)
     up, down = to // common, rate // common
     half = 10 * max(up, down)

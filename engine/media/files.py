@@ -28,7 +28,7 @@ class MediaBase:
     digest: str
 
     @property
-    def _made_of(self) -> tuple[Any, ...]:
+    def _arguments(self) -> tuple[Any, ...]:
         """Constructor arguments, the array first."""
         raise NotImplementedError
 
@@ -39,10 +39,10 @@ class MediaBase:
         return hash(self.digest)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _received, (type(self), *self._made_of)
+        return _restore, (type(self), *self._arguments)
 
 
-def _received(of: type[Any], array: NDArray[Any], *others: Any) -> Any:
+def _restore(of: type[Any], array: NDArray[Any], *others: Any) -> Any:
     """Create an object from a received array, which is not shared."""
     array.flags.writeable = False
     return of(array, *others)
@@ -52,12 +52,12 @@ def _received(of: type[Any], array: NDArray[Any], *others: Any) -> Any:
 class FileLimits:
     """Bounds of a file.
 
-    kind: media type in data URLs; formats: supported formats; given: accepted inputs; error: exception class
+    kind: media type in data URLs; formats: supported formats; accepted: accepted inputs; error: exception class
     """
 
     kind: ClassVar[str]
     formats: ClassVar[str]
-    given: ClassVar[str]
+    accepted: ClassVar[str]
     error: ClassVar[type[ImageError] | type[AudioError]]
 
     file_bytes: int = 20 << 20
@@ -107,7 +107,7 @@ class FileLimits:
         read = _DATA_URL.fullmatch(head)
         if url[:5].lower() != "data:":
             raise OptionError(
-                f"{what} is a string, but not a data URL; give {self.given}. Give a path as pathlib.Path(...), and "
+                f"{what} is a string, but not a data URL; give {self.accepted}. Give a path as pathlib.Path(...), and "
                 "download a web address yourself"
             )
         if read is None or not comma:

@@ -50,7 +50,7 @@ class ImageLimits(FileLimits):
 
     kind = "image"
     formats = FORMATS
-    given = "a PIL image, a pathlib.Path, the bytes of a file, or a data URL"
+    accepted = "a PIL image, a pathlib.Path, the bytes of a file, or a data URL"
     error = ImageError
 
     pixels: int = 1 << 24
@@ -113,13 +113,13 @@ class Image(MediaBase):
             raise OptionError(f"{what} needs the package Pillow, which is not installed: pip install 'trellm[images]'")
         data = chosen.data_of(source, what)
         if data is not None:
-            return _decoded(data, what, chosen)
+            return _decode(data, what, chosen)
         import PIL.Image
 
         if isinstance(source, PIL.Image.Image):
             chosen.check(source.size, what)
-            return _taken(source, "an image of PIL", what, copies=True)
-        raise OptionError(f"{what} is {shown(source)}; give {chosen.given}")
+            return _convert(source, "an image of PIL", what, copies=True)
+        raise OptionError(f"{what} is {shown(source)}; give {chosen.accepted}")
 
     @property
     def nbytes(self) -> int:
@@ -143,7 +143,7 @@ class Image(MediaBase):
         return PIL.Image.fromarray(self.pixels)
 
     @property
-    def _made_of(self) -> tuple[Any, ...]:
+    def _arguments(self) -> tuple[Any, ...]:
         return (self.pixels,)
 
     def __repr__(self) -> str:
@@ -164,14 +164,14 @@ class _CountedFile(io.BytesIO):
         return super().read(size)
 
 
-def _decoded(data: bytes, what: str, limits: ImageLimits) -> Image:
+def _decode(data: bytes, what: str, limits: ImageLimits) -> Image:
     """Decode an image file. Raises ImageError."""
     if not data:
         raise ImageError(f"{what} is empty; expected {FORMATS}")
-    known = next((each for each in _READERS if re.match(each[0], data, re.DOTALL)), None)
-    if known is None:
+    entry = next((each for each in _READERS if re.match(each[0], data, re.DOTALL)), None)
+    if entry is None:
         raise ImageError(f"{what} is in an unknown format; supported are {FORMATS}")
-    _, name, module, reader, check = known
+    _, name, module, reader, check = entry
     named = f"a {name} file"
     try:
         if check is not None:
@@ -183,15 +183,15 @@ def _decoded(data: bytes, what: str, limits: ImageLimits) -> Image:
     except (ImageError, MemoryError):
         raise
     except Exception as error:  # decoders raise any exception on damaged files
-        raise _damaged(what, named) from error
-    return _taken(opened, named, what, copies=False)
+        raise _damaged_error(what, named) from error
+    return _convert(opened, named, what, copies=False)
 
 
-def _damaged(what: str, named: str) -> ImageError:
+def _damaged_error(what: str, named: str) -> ImageError:
     return ImageError(f"{what} is {named} that is damaged or cut off; save it again, or give another")
 
 
-def _taken(image: PIL.Image.Image, named: str, what: str, *, copies: bool) -> Image:
+def _convert(image: PIL.Image.Image, named: str, what: str, *, copies: bool) -> Image:
     """Convert a PIL image. named: format, for errors; copies: True if the caller owns the image. Raises ImageError."""
     from PIL import ImageOps
 
@@ -203,14 +203,14 @@ def _taken(image: PIL.Image.Image, named: str, what: str, *, copies: bool) -> Im
             ImageOps.exif_transpose(image, in_place=True)
         if image.mode in ("I", "F"):
             raise ImageError(f"{what} is {named} of 32 bits a pixel, whose range is unknown; convert it to RGB")
-        return Image(_filled(image))
+        return Image(_pixels_of(image))
     except (ImageError, MemoryError):
         raise
     except Exception as error:  # decoders raise any exception on damaged files
-        raise _damaged(what, named) from error
+        raise _damaged_error(what, named) from error
 
 
-def _filled(image: PIL.Image.Image) -> NDArray[np.uint8]:
+def _pixels_of(image: PIL.Image.Image) -> NDArray[np.uint8]:
     """Return the pixels of an image of any mode, converted a few rows at a time."""
     width, height = image.size
     found = np.empty((height, width, 3), np.uint8)
@@ -231,17 +231,17 @@ def _check_webp(data: bytes, what: str, limits: ImageLimits) -> None:
     """Check the size of a WebP file, since the reader allocates its frames at once. Raises ImageError."""
     kind, body = data[12:16], data[20:30]
     if kind == b"VP8X":
-        limits.check((_little(body[4:7]) + 1, _little(body[7:10]) + 1), what)
+        limits.check((_little_endian(body[4:7]) + 1, _little_endian(body[7:10]) + 1), what)
     elif kind == b"VP8L":
-        bits = _little(body[1:5])
+        bits = _little_endian(body[1:5])
         limits.check(((bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1), what)
     elif kind == b"VP8 ":
-        limits.check((_little(body[6:8]) & 0x3FFF, _little(body[8:10]) & 0x3FFF), what)
+        limits.check((_little_endian(body[6:8]) & 0x3FFF, _little_endian(body[8:10]) & 0x3FFF), what)
     else:
-        raise _damaged(what, "a WebP file")
+        raise _damaged_error(what, "a WebP file")
 
 
-def _little(data: bytes) -> int:
+def _little_endian(data: bytes) -> int:
     return int.from_bytes(data, "little")
 
 

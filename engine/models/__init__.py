@@ -88,7 +88,7 @@ def transformers(
     if all(hasattr(model, name) for name in ("model", "tokenizer", "task")):  # a pipeline
         model, tokenizer = model.model, model.tokenizer if tokenizer is None else tokenizer
     from .load_options import LoadOptions, lasting_place
-    from .loading import load, wrapped  # the first import takes two seconds
+    from .loading import load, wrap  # the first import takes two seconds
 
     options = LoadOptions(
         device=device, dtype=dtype, revision=revision, device_map=device_map, attn_implementation=attn_implementation,
@@ -96,16 +96,16 @@ def transformers(
         adapters=adapters, weights=weights, kv_cache_dtype=kv_cache_dtype,
     )  # fmt: skip
     if isinstance(model, str) or hasattr(model, "__fspath__"):
-        asked = {"model": lasting_place(model), "tokenizer": tokenizer, "cache": cache, **options.asked}
+        arguments = {"model": lasting_place(model), "tokenizer": tokenizer, "cache": cache, **options.arguments}
         loaded, tokenizer = load(model, tokenizer, options)
-        return wrapped(loaded, tokenizer, options, cache=cache).made_by(transformers, asked)
-    by_name = [name for name in options.given if name not in ("weights", "kv_cache_dtype", "adapters")]
+        return wrap(loaded, tokenizer, options, cache=cache).made_by(transformers, arguments)
+    by_name = [name for name in options.changed if name not in ("weights", "kv_cache_dtype", "adapters")]
     if by_name and hasattr(model, "config"):
         raise OptionError(
             f"{by_name[0]}= is for a model that is given by name; this one is loaded already, so load it as it "
             "is to be, or give its name"
         )
-    return wrapped(model, tokenizer, options, cache=cache, weights=options.weights)
+    return wrap(model, tokenizer, options, cache=cache, weights=options.weights)
 
 
 class FileOptions(TypedDict, total=False):
@@ -158,7 +158,7 @@ def pulled(name: str, tokenizer: Any = None, **options: Unpack[FileOptions]) -> 
 
 
 def _of_file(
-    maker: Callable[..., Any], asked: dict[str, Any], place: str, tokenizer: Any, options: FileOptions
+    maker: Callable[..., Any], arguments: dict[str, Any], place: str, tokenizer: Any, options: FileOptions
 ) -> DecoderModel | EncoderDecoderModel:
     """Load a GGUF file, and record the function `maker` and its arguments for copies. Raises OptionError."""
     possible = ["tokenizer", *FileOptions.__annotations__]
@@ -167,11 +167,11 @@ def _of_file(
             raise unknown_argument(name, LOADING, possible)
     cache = check_bool(options.get("cache", True), "cache")
     from .load_options import LoadOptions
-    from .loading import loaded_gguf
+    from .loading import wrap_gguf
 
     load = LoadOptions(**{name: value for name, value in options.items() if name != "cache"})
-    model = loaded_gguf(place, tokenizer, load, cache=cache)
-    return model.made_by(maker, {**asked, "tokenizer": tokenizer, "cache": cache, **load.asked})
+    model = wrap_gguf(place, tokenizer, load, cache=cache)
+    return model.made_by(maker, {**arguments, "tokenizer": tokenizer, "cache": cache, **load.arguments})
 
 
 def from_function(
@@ -189,9 +189,9 @@ def from_function(
     """
     from .function import FunctionModel
 
-    made = FunctionModel(logits, vocabulary, tokenizer, context, some_logits)
-    asked = {"logits": logits, "vocabulary": vocabulary, "tokenizer": tokenizer, "context": context}
-    return made.made_by(from_function, {**asked, "some_logits": some_logits}, is_shared=False)
+    model = FunctionModel(logits, vocabulary, tokenizer, context, some_logits)
+    arguments = {"logits": logits, "vocabulary": vocabulary, "tokenizer": tokenizer, "context": context}
+    return model.made_by(from_function, {**arguments, "some_logits": some_logits}, is_shared=False)
 
 
 def small(*, device: Any = None) -> DecoderModel:
@@ -205,8 +205,8 @@ def small(*, device: Any = None) -> DecoderModel:
 
     from .loading import load_decoder
 
-    made = load_decoder(Path(__file__).with_name("small"), device=device, dtype="float32")
-    return made.made_by(small, {"device": device})
+    model = load_decoder(Path(__file__).with_name("small"), device=device, dtype="float32")
+    return model.made_by(small, {"device": device})
 
 
 def ziplm(text: str, *, alphabet: str | None = None, conversion: float = math.log(256)) -> ZipModel:
@@ -217,8 +217,8 @@ def ziplm(text: str, *, alphabet: str | None = None, conversion: float = math.lo
     """
     from .zip_model import ZipModel
 
-    asked = {"text": text, "alphabet": alphabet, "conversion": conversion}
-    return ZipModel(text, alphabet, conversion).made_by(ziplm, asked)
+    arguments = {"text": text, "alphabet": alphabet, "conversion": conversion}
+    return ZipModel(text, alphabet, conversion).made_by(ziplm, arguments)
 
 
 def __getattr__(name: str) -> Any:

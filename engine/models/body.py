@@ -48,7 +48,7 @@ class ForwardPass:
         width, self.end = max(self.widths), max(self._ends)
         self.start = self._starts[0] if self._starts.count(self._starts[0]) == len(self._starts) else None
         self.alike = self.widths.count(width) == len(self.widths)
-        self.ids = _padded([tokens for _, tokens in chunks], device)
+        self.ids = _pad([tokens for _, tokens in chunks], device)
         steps, lasts = torch.arange(width, device=device), torch.tensor(self.widths, device=device)[:, None] - 1
         if self.start is not None:
             self.positions = (steps + self.start)[None]
@@ -101,7 +101,7 @@ class _BlockLayer(CacheLayer):
         return self.run.end, 0
 
 
-def _padded(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:
+def _pad(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:
     """Return tokens int64 [rows, width]. Each row is padded with its last token."""
     width = max(map(len, rows))
     return torch.tensor([[*row, *[row[-1]] * (width - len(row))] for row in rows], device=device)
@@ -222,12 +222,12 @@ class BodyRunner:
         widths = [len(tokens) for _, tokens in chunks]
         if self._way.rows == "whole":
             texts = [[*table.tokens, *tokens] for table, tokens in chunks]
-            widths, states = list(map(len, texts)), self._modules(_padded(texts, self._device), use_cache=False)
+            widths, states = list(map(len, texts)), self._modules(_pad(texts, self._device), use_cache=False)
         elif self._way.continues or widths[0] == 1 or not chunks[0].table.tokens:
             states = self._pass(storage, chunks)
         else:
             places = range(widths[0])
-            states = torch.cat([self._pass(storage, [_one(chunk, at) for chunk in chunks]) for at in places], 1)
+            states = torch.cat([self._pass(storage, [_token_chunk(chunk, at) for chunk in chunks]) for at in places], 1)
         return ends_of(states, widths, ends)
 
     def _pass(self, storage: BlockStorage, chunks: Sequence[Chunk]) -> Tensor:
@@ -235,34 +235,34 @@ class BodyRunner:
         slots, network = [table.slot for table, _ in chunks], self._modules.network
         before = storage.rows(slots) if chunks[0].table.tokens else None
         run: Callable[..., Tensor] = self._modules
-        more: dict[str, Any] = {}
+        extra: dict[str, Any] = {}
         layers: Sequence[Any]
         if self._packed is None:
-            now = ForwardPass(chunks, storage, self._device, aligned=self._way.rows == "aligned")
-            ids, positions, layers, more = now.ids, now.positions, now.layers, self._masked(now, len(chunks))
+            batch = ForwardPass(chunks, storage, self._device, aligned=self._way.rows == "aligned")
+            ids, positions, layers, extra = batch.ids, batch.positions, batch.layers, self._mask_of(batch, len(chunks))
         else:
             step = self._packed.step(chunks, storage)
             ids, positions = torch.tensor([step.ids, step.positions], device=self._device).view(2, len(chunks), -1)
             layers = [CurrentLayer(step, number) for number in range(len(storage.layers))]
             run = partial(self._packed.run, step=step)
         if self._modules.takes_positions:
-            more["position_ids"] = positions
-        with self._scans.of(network, ids.shape[1]), self._carrier(network, layers, before) as shown:
-            states = run(ids, use_cache=True, **shown.arguments, **more)
-        storage.store(slots, shown.found)
+            extra["position_ids"] = positions
+        with self._scans.of(network, ids.shape[1]), self._carrier(network, layers, before) as inputs:
+            states = run(ids, use_cache=True, **inputs.arguments, **extra)
+        storage.store(slots, inputs.found)
         return states
 
-    def _masked(self, now: ForwardPass, rows: int) -> dict[str, Any]:
+    def _mask_of(self, batch: ForwardPass, rows: int) -> dict[str, Any]:
         """Return the mask of a pass as an argument, for models that need one."""
         if self._masks is not None:
-            own = now.start == 0 or (now.start is not None and now.alike)  # the model's own masks suffice
-            return {"attention_mask": None if own else self._masks(now.positions.expand(rows, -1), now.end)}
-        if self._way.rows == "aligned" and now.texts is not None and now.texts.absent is not None:
-            return {"attention_mask": (~now.texts.absent).long()}
+            is_plain = batch.start == 0 or (batch.start is not None and batch.alike)  # the model's own masks suffice
+            return {"attention_mask": None if is_plain else self._masks(batch.positions.expand(rows, -1), batch.end)}
+        if self._way.rows == "aligned" and batch.texts is not None and batch.texts.absent is not None:
+            return {"attention_mask": (~batch.texts.absent).long()}
         return {}
 
 
-def _one(chunk: Chunk, place: int) -> Chunk:
+def _token_chunk(chunk: Chunk, place: int) -> Chunk:
     """Return a chunk of one token, whose table contains the tokens before it. place: index of the token in the chunk"""
     table, tokens = chunk
     before = BlockTable(table.source)
@@ -282,7 +282,7 @@ class AttentionMasks:
                 f"attention implementation {implementation!r} cannot run rows of different lengths; load the "
                 "model with attn_implementation='sdpa' or 'eager', or pass cache=False"
             )
-        self._additive = implementation == "eager"
+        self._is_additive = implementation == "eager"
         self._dtype = dtype
         self._reaches = reaches(config)
 
@@ -293,7 +293,7 @@ class AttentionMasks:
 
     def _mask(self, reach: AttentionSpan, positions: Tensor, end: int) -> Tensor:
         seen = reach.allowed(positions, end)
-        if not self._additive:
+        if not self._is_additive:
             return seen
         lowest = torch.finfo(self._dtype).min
         return torch.zeros(seen.shape, dtype=self._dtype, device=seen.device).masked_fill_(~seen, lowest)

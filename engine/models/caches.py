@@ -62,9 +62,9 @@ class StateLayer(LinearAttentionLayer):
             if recurrent is not None:
                 self.recurrent_states[place] = recurrent
                 self.is_recurrent_states_initialized[place] = True
-            known = conv if conv is not None else recurrent
-            self.has_previous_state[place] = known is not None
-            self.dtype, self.device = (None, None) if known is None else (known.dtype, known.device)
+            state = conv if conv is not None else recurrent
+            self.has_previous_state[place] = state is not None
+            self.dtype, self.device = (None, None) if state is None else (state.dtype, state.device)
 
     def lazy_initialization(
         self,
@@ -153,18 +153,18 @@ def _in_layers(
 ) -> Generator[StateInputs]:
     """Pass states in the layers of transformers' cache: nearly all architectures."""
     layers: list[Any] = []
-    for number, (kind, own) in enumerate(zip(kinds, attention, strict=False)):
+    for number, (kind, layer) in enumerate(zip(kinds, attention, strict=False)):
         if kind.states and kind.reach is not None:
-            layers.append(HybridLayer(number, kind.states, states, own))
+            layers.append(HybridLayer(number, kind.states, states, layer))
         elif kind.states:
             layers.append(StateLayer(number, kind.states, states))
         else:
-            layers.append(EmptyLayer() if kind.reach is None else own)
-    now = StateInputs({name: Cache(layers=layers)})
-    yield now
+            layers.append(EmptyLayer() if kind.reach is None else layer)
+    inputs = StateInputs({name: Cache(layers=layers)})
+    yield inputs
     for layer in layers:
         if isinstance(layer, StateLayer):
-            now.found |= layer.found()
+            inputs.found |= layer.found()
 
 
 @contextmanager
@@ -174,13 +174,13 @@ def _in_lists(
 ) -> Generator[StateInputs]:  # fmt: skip
     """Pass states in lists of the model's own cache class, with an entry for each layer: MiniMax."""
     cache: Any = kind_of_cache()
-    cache.layers = [EmptyLayer() if kind.reach is None else own for kind, own in zip(kinds, attention, strict=True)]
+    cache.layers = [EmptyLayer() if kind.reach is None else layer for kind, layer in zip(kinds, attention, strict=True)]
     for each in lists:
         setattr(cache, each, [(states or {}).get((number, each)) for number in range(len(kinds))])
-    now = StateInputs({name: cache})
-    yield now
+    inputs = StateInputs({name: cache})
+    yield inputs
     for each in lists:
-        now.found |= {(number, each): x for number, x in enumerate(getattr(cache, each)) if isinstance(x, Tensor)}
+        inputs.found |= {(number, each): x for number, x in enumerate(getattr(cache, each)) if isinstance(x, Tensor)}
 
 
 @contextmanager
@@ -196,9 +196,9 @@ def _in_attributes(
     try:
         for number, (module, name) in enumerate(owners):
             setattr(module, name, None if states is None else states[number])
-        with caches(body, attention, None) as now:
-            yield now
-        now.found = {number: getattr(module, name) for number, (module, name) in enumerate(owners)}
+        with caches(body, attention, None) as inputs:
+            yield inputs
+        inputs.found = {number: getattr(module, name) for number, (module, name) in enumerate(owners)}
     finally:
         for (module, name), value in zip(owners, before, strict=True):
             setattr(module, name, value)
@@ -207,19 +207,19 @@ def _in_attributes(
 @contextmanager
 def _in_outputs(name: str, body: Any, attention: Sequence[Any], states: States | None) -> Generator[StateInputs]:
     """Pass states as a list of tensors, an argument and an output of the same name: RWKV."""
-    now = StateInputs({name: None if states is None else [states[number] for number in range(len(states))]})
+    inputs = StateInputs({name: None if states is None else [states[number] for number in range(len(states))]})
     outputs: list[Any] = []
 
-    def keep(module: Any, given: Any, output: Any) -> None:
+    def keep(module: Any, arguments: Any, output: Any) -> None:
         outputs.append(output)
 
     hook = body.register_forward_hook(keep)
     try:
-        yield now
+        yield inputs
     finally:
         hook.remove()
     found: list[Tensor] = outputs[-1][name]
-    now.found = dict(enumerate(found))
+    inputs.found = dict(enumerate(found))
 
 
 def find_carrier(body: Any, kinds: Sequence[LayerMemory], name: str, ids: Tensor) -> Carrier:
@@ -242,20 +242,20 @@ def find_carrier(body: Any, kinds: Sequence[LayerMemory], name: str, ids: Tensor
             setattr(body.get_submodule(module), attribute, value)
     if changed:
         return partial(_in_attributes, caches, changed)
-    lists = [] if cache is None else [each for each, value in _held(cache) if _is_list(value)]
+    lists = [] if cache is None else [each for each, value in _items_of(cache) if _is_list(value)]
     return partial(_in_lists, kinds, name, type(cache), lists) if lists else caches
 
 
 def _attributes(body: Any) -> Iterator[tuple[tuple[str, str], Any]]:
     """Yield ((module, attribute), value) of attributes that are tensors or None, except parameters and buffers."""
     for path, module in body.named_modules():
-        for name, value in _held(module):
+        for name, value in _items_of(module):
             if value is None or isinstance(value, Tensor):
                 yield (path, name), value
 
 
-def _held(what: Any) -> list[tuple[str, Any]]:
-    return list(cast("dict[str, Any]", vars(what)).items())
+def _items_of(instance: Any) -> list[tuple[str, Any]]:
+    return list(cast("dict[str, Any]", vars(instance)).items())
 
 
 def _is_list(value: Any) -> bool:
@@ -277,15 +277,15 @@ class ScanChunks:
 
     def __init__(self, device: torch.device) -> None:
         self._is_on_cpu = device.type == "cpu"
-        self._found: tuple[Any, list[tuple[Any, int]]] = None, []
+        self._cache: tuple[Any, list[tuple[Any, int]]] = None, []
 
     @contextmanager
     def of(self, network: Any, width: int) -> Generator[None, None, None]:
         """Set the modules' chunk sizes for a pass of `width` tokens, and restore them afterwards."""
-        known, scanning = self._found
-        if known is not network and self._is_on_cpu:
+        cached_network, scanning = self._cache
+        if cached_network is not network and self._is_on_cpu:
             scanning = [(module, size) for module in network.modules() if (size := _chunks(module)) > _FEW]
-            self._found = network, scanning
+            self._cache = network, scanning
         if width == 1 or not scanning:
             yield
             return

@@ -66,7 +66,7 @@ class DecoderModel(HeadedModel, Sendable):
         self.context: int | None = unscaled_context(config)
         self.device: torch.device = entry_device(model)
         self.weights_kind = kind_of(model)
-        self._spread = is_spread(model)
+        self._is_spread = is_spread(model)
         self.block_bytes = self.state_bytes = 0
         self.window: int | None = None
         self._body: Any = getattr(model, "model", model) if model.base_model is model else model.base_model
@@ -83,19 +83,19 @@ class DecoderModel(HeadedModel, Sendable):
                 self.media = MediaEncoder(model, self._body, tokenizer, family)
                 tokenizer = self.media.processing.tokenizer
         self.tokenizer = tokenizer
-        self._cached = cache
+        self._has_cache = cache
         self._config = config
         self._layers: int = config.num_hidden_layers if cache else 0
         self._kinds = self._layer_kinds() if cache else []
         self.adapters: tuple[str, ...] = tuple(adapters or ())
-        self._keeps_states = any(kind.states for kind in self._kinds)
+        self._has_states = any(kind.states for kind in self._kinds)
         sizes = [kind.reach.longest for kind in self._kinds if kind.reach is not None]
-        known = [size for size in sizes if size is not None]
-        self.window = max(known) if known and len(known) == len(sizes) else None
-        self._kept: torch.dtype | None = None  # `_probe` compares logits with the KV cache in the model's dtype
+        bounded = [size for size in sizes if size is not None]
+        self.window = max(bounded) if bounded and len(bounded) == len(sizes) else None
+        self._kv_dtype: torch.dtype | None = None  # `_probe` compares logits with the KV cache in the model's dtype
         self._runner = self._probe()
         if kv_cache_dtype != "auto":
-            self._keep_in(kv_cache_dtype)
+            self._store_in(kv_cache_dtype)
         if adapters:
             self._take_adapters(adapters)
         self.vocabulary = Vocabulary.from_tokenizer(tokenizer, self._width, eos_ids(model, tokenizer))
@@ -115,16 +115,16 @@ class DecoderModel(HeadedModel, Sendable):
 
         A described decoder is recognised by its structure; other models run a few tokens by their own code.
         """
-        described = self._described()
+        described = self._describe()
         is_tried = is_to_be_verified() or self._decoder is not self.model
-        known = None if described is None or is_tried else described_head(self.model, self._body)
-        if described is not None and known is not None:
-            return self._as_described(described, known)
-        text = _LONGER_TEXT if self._keeps_states else _TEXT
+        known_head = None if described is None or is_tried else described_head(self.model, self._body)
+        if described is not None and known_head is not None:
+            return self._described_runner(described, known_head)
+        text = _LONGER_TEXT if self._has_states else _TEXT
         ids = torch.tensor([text], device=self.device)
         found: list[Any] = []
 
-        def keep(body: Any, given: Any, states: Any) -> None:
+        def keep(body: Any, arguments: Any, states: Any) -> None:
             found.append(states)
 
         hook = self._body.register_forward_hook(keep)
@@ -142,49 +142,49 @@ class DecoderModel(HeadedModel, Sendable):
                 f"{type(self.model).__name__} has a head that is not known; give its tokenizer in place of its "
                 "processor, to read texts alone"
             )
-        if self._cached:
-            return self._choose(text, logits, described)
+        if self._has_cache:
+            return self._choose_runner(text, logits, described)
         # Attention to the top-k columns (`index_topk`) might select padding.
         self._way = Way("whole", alone=getattr(self._config, "index_topk", None) is not None)
-        return self._made(self._way)
+        return self._make_runner(self._way)
 
     def _take_head(
         self, head: Head | QuantizedHead | None, width: int, hidden: int, described: DescribedDecoder | None
     ) -> None:
         self._head, self._width = head, width
         # LoRA adapters hook the body's own modules, not those of a copy.
-        is_quick = self._cached and head is not None and described is None and not (self._spread or self.adapters)
+        is_quick = self._has_cache and head is not None and described is None and not (self._is_spread or self.adapters)
         self._modules = Modules(self._body, None if head is not None else self.model, width, is_quick=is_quick)
         self.embedding_size: int = 0 if head is None else hidden
         # On an accelerator, several small launches take longer than one product with all tokens.
         self.sparse_head_limit = head.sparse_head_limit if head is not None and self.device.type == "cpu" else 0
 
-    def _as_described(self, described: DescribedDecoder, head: Head | QuantizedHead) -> Runner:
+    def _described_runner(self, described: DescribedDecoder, head: Head | QuantizedHead) -> Runner:
         """Return the runner of a described model. Raises ModelError for weights that are not finite."""
         self._take_head(head, self.model.get_output_embeddings().out_features, described.description.hidden, described)
         self._way = Way("packed")
-        runner = self._made(self._way, described)
+        runner = self._make_runner(self._way, described)
         check_numbers(self.model, head(self._measure(runner, _TEXT), None))
         return runner
 
-    def _choose(self, text: list[int], logits: Tensor, described: DescribedDecoder | None) -> Runner:
+    def _choose_runner(self, text: list[int], logits: Tensor, described: DescribedDecoder | None) -> Runner:
         """Return the runner with a cache of the architecture's known way, or else of the first way with equal logits.
 
         Ways are known for described bodies, and for stock modules of transformers with verified architecture and
         options. If none is known, or it raises an error, each way reads a few tokens in two rows of different lengths,
         and its logits are compared with those of the whole text. Raises OptionError if no way passes.
         """
-        known = Way("packed") if described is not None else way_of(self._decoder)
-        trusted = None if is_to_be_verified() else known
+        known_way = Way("packed") if described is not None else way_of(self._decoder)
+        trusted = None if is_to_be_verified() else known_way
         causes: list[str] = []
-        for way in (*([] if known is None else [known]), *self._ways()):
+        for way in (*([] if known_way is None else [known_way]), *self._ways()):
             self._way = way
             try:
-                runner = self._made(way, described)
+                runner = self._make_runner(way, described)
                 if way is trusted:
                     self._measure(runner, text[:2])
                     return runner
-                if self._is_right(runner, text, logits):
+                if self._matches_logits(runner, text, logits):
                     return runner
                 causes.append("other logits than without a cache")
             except Exception as error:  # architectures raise various exceptions
@@ -194,13 +194,13 @@ class DecoderModel(HeadedModel, Sendable):
             "pass cache=False to run it, slowly, without a cache"
         )
 
-    def _described(self) -> DescribedDecoder | None:
-        suits = self._cached and not self._spread and not self._keeps_states
+    def _describe(self) -> DescribedDecoder | None:
+        suits = self._has_cache and not self._is_spread and not self._has_states
         return DescribedDecoder.of(self._body, self._config) if suits else None
 
     def _ways(self) -> Iterator[Way]:
         """Yield ways for a model of unknown architecture, best first."""
-        if self._keeps_states:
+        if self._has_states:
             attends = any(kind.reach is not None for kind in self._kinds)
             for alone, continues in ((False, True), (False, False), (True, True), (True, False)):
                 for blocks in (True, False) if attends else (False,):
@@ -216,7 +216,7 @@ class DecoderModel(HeadedModel, Sendable):
             yield Way("aligned")
         yield Way("equal")
 
-    def _made(self, way: Way, described: DescribedDecoder | None = None) -> Runner:
+    def _make_runner(self, way: Way, described: DescribedDecoder | None = None) -> Runner:
         """Return the runner of a way."""
         modules, kinds = self._modules, self._kinds
         if way.rows == "packed":
@@ -229,34 +229,34 @@ class DecoderModel(HeadedModel, Sendable):
             masks = AttentionMasks(self._config, self._config._attn_implementation, self.model.dtype)
         return BodyRunner(modules, way, self.device, kinds, carrier, packed, masks)
 
-    def _keep_in(self, name: str) -> None:
+    def _store_in(self, name: str) -> None:
         """Store the KV cache in another dtype. Raises OptionError if no kernel supports it."""
-        kind, asked = self.model.dtype, f"kv_cache_dtype={name!r}: {type(self.model).__name__}"
-        said, place = str(kind).removeprefix("torch."), "several devices" if self._spread else self.device
-        if not self._cached:
-            raise OptionError(f"{asked} keeps nothing with cache=False; leave one of the two options out")
+        kind, what = self.model.dtype, f"kv_cache_dtype={name!r}: {type(self.model).__name__}"
+        dtype, place = str(kind).removeprefix("torch."), "several devices" if self._is_spread else self.device
+        if not self._has_cache:
+            raise OptionError(f"{what} keeps nothing with cache=False; leave one of the two options out")
         if name == "float16" and kind in (torch.float16, torch.bfloat16):
-            raise OptionError(f"{asked} is in {said}, and so are its keys and values, in 16 bits; leave the option out")
-        if self._spread or (self.device.type, kind) != ("cpu", torch.float32):
+            raise OptionError(f"{what} is in {dtype}, and so are its keys and values, in 16 bits; leave the option out")
+        if self._is_spread or (self.device.type, kind) != ("cpu", torch.float32):
             raise OptionError(
-                f"{asked} is in {said} on {place}, and the option is for models in float32 on a CPU; leave it out, or "
+                f"{what} is in {dtype} on {place}, and the option is for models in float32 on a CPU; leave it out, or "
                 "on a GPU give dtype='bfloat16', with which keys and values have 16 bits too"
             )
         if not self.block_bytes:
-            raise OptionError(f"{asked} keeps states of a fixed size and no keys and values; leave the option out")
+            raise OptionError(f"{what} keeps states of a fixed size and no keys and values; leave the option out")
         if self._way.rows != "packed" and not (self._way.rows == "states" and self._way.blocks):
             raise OptionError(
-                f"{asked} has attention of its own, which reads keys and values in the type of the model; leave the "
+                f"{what} has attention of its own, which reads keys and values in the type of the model; leave the "
                 "option out"
             )
-        self._kept = getattr(torch, name)
+        self._kv_dtype = getattr(torch, name)
         with torch.inference_mode():
             self._measure(self._runner, _TEXT[:2])
 
     @torch.inference_mode()
     def _take_adapters(self, adapters: Mapping[str, str]) -> None:
         """Load LoRA adapters for texts. Raises OptionError."""
-        if not isinstance(self._runner, PackedRunner) or self._spread:
+        if not isinstance(self._runner, PackedRunner) or self._is_spread:
             raise OptionError(
                 f"adapters=: {type(self.model).__name__} is no decoder of attention over blocks on one device, which "
                 "adapters by name need; give one of them as adapter="
@@ -275,10 +275,10 @@ class DecoderModel(HeadedModel, Sendable):
         self.state_bytes = storage.state_bytes
         return states
 
-    def _is_right(self, runner: Runner, text: list[int], logits: Tensor) -> bool:
+    def _matches_logits(self, runner: Runner, text: list[int], logits: Tensor) -> bool:
         """Test whether a runner that reads the text in two rows of different lengths returns the same logits."""
         if self.media is not None and self.media.joins_prompts:
-            return self._is_right_joined(runner, text)
+            return self._matches_joined_logits(runner, text)
         storage = self.make_memory(2)
         tables = [BlockTable(), BlockTable()]
         for number, table in enumerate(tables):
@@ -288,7 +288,7 @@ class DecoderModel(HeadedModel, Sendable):
         expected: list[Tensor] = []
         # In padded rows, the first pass pads the shorter text, and the second the longer one. With recurrent layers a
         # text also continues with a single token, which models compute differently.
-        ends_of_both = ((1, 4), (5, 7), (6, 8), (8, 11)) if self._keeps_states else ((1, 4), (5, 7))
+        ends_of_both = ((1, 4), (5, 7), (6, 8), (8, 11)) if self._has_states else ((1, 4), (5, 7))
         if self._way.rows == "aligned":
             ends_of_both = ((1, 4), (3, 6), (4, 7))
         for ends in ends_of_both:
@@ -303,13 +303,13 @@ class DecoderModel(HeadedModel, Sendable):
         if self.block_bytes + self.state_bytes == 0:
             return False
 
-        def anew() -> float:
+        def recompute() -> float:
             ids = torch.tensor([text], device=self.device)
             return distance(self.model(input_ids=ids, use_cache=False).logits[0], logits)
 
-        return far <= tolerance(self.model, self.model.dtype) or is_rounding(far, self.model, anew)
+        return far <= tolerance(self.model, self.model.dtype) or is_rounding(far, self.model, recompute)
 
-    def _is_right_joined(self, runner: Runner, text: list[int]) -> bool:
+    def _matches_joined_logits(self, runner: Runner, text: list[int]) -> bool:
         """Test whether a runner returns the same logits, for models with bidirectional attention in prompts."""
         assert self.media is not None
         ids, storage, table = torch.tensor([text], device=self.device), self.make_memory(1), BlockTable()
@@ -326,7 +326,7 @@ class DecoderModel(HeadedModel, Sendable):
 
     def make_memory(self, blocks: int) -> BlockStorage:
         """Create memory of `blocks` blocks, and of states. It is allocated on first use."""
-        return BlockStorage(blocks, self._layers, self._kept)
+        return BlockStorage(blocks, self._layers, self._kv_dtype)
 
     def forward(self, chunks: Sequence[Chunk], memory: Memory) -> Tensor:
         """Return hidden states [chunks, size] of the last tokens; logits [chunks, V] without a separate head."""
@@ -344,7 +344,7 @@ class DecoderModel(HeadedModel, Sendable):
     def _read(self, chunks: Sequence[Chunk], memory: Memory, ends: Sequence[int] | None) -> Tensor:
         self._modules.refresh()
         states = self._runner.read(chunks, memory, ends)
-        return states.to(self.device) if self._spread else states
+        return states.to(self.device) if self._is_spread else states
 
     def pool(self, hidden: Tensor, rows: Sequence[int]) -> Tensor:
         """Return final hidden states, after the last norm: float32 [len(rows), embedding_size]."""
@@ -368,5 +368,5 @@ class DecoderModel(HeadedModel, Sendable):
         """
         is_plain = self.media is None or self.media.has_plain_positions
         self._modules.refresh()
-        head, runner = self._head if is_plain and not self._spread else None, self._runner
+        head, runner = self._head if is_plain and not self._is_spread else None, self._runner
         return (runner, head) if isinstance(head, Head) and isinstance(runner, PackedRunner) else None

@@ -58,17 +58,17 @@ class SourceStorage(BlockStorage):
 
     def __init__(self, blocks: int, layers: int) -> None:
         super().__init__(blocks, layers)
-        self._shown: list[tuple[list[EncodedSource], SourceInputs]] = []
+        self._cached: list[tuple[list[EncodedSource], SourceInputs]] = []
 
-    def show(self, groups: Sequence[list[EncodedSource]]) -> list[SourceInputs]:
+    def inputs_of(self, groups: Sequence[list[EncodedSource]]) -> list[SourceInputs]:
         """Return the inputs of each pass's sources; for the same sources in a row those of the last step."""
-        before = self._shown
-        self._shown = [next((each for each in before if each[0] == sources), None) or (sources, _put_together(sources))
+        before = self._cached
+        self._cached = [next((each for each in before if each[0] == sources), None) or (sources, _combine(sources))
                        for sources in groups]  # fmt: skip
-        return [shown for _, shown in self._shown]
+        return [shown for _, shown in self._cached]
 
 
-def _put_together(sources: list[EncodedSource]) -> SourceInputs:
+def _combine(sources: list[EncodedSource]) -> SourceInputs:
     count, longest = len(sources), max(source.length for source in sources)
     alone = all(source is sources[0] for source in sources)
     layers: list[Any] = []
@@ -76,8 +76,8 @@ def _put_together(sources: list[EncodedSource]) -> SourceInputs:
         if alone:
             layers.append(SourceLayer(*(part.expand(count, *part.shape) for part in (keys, values))))
         else:
-            each = [source.layers[number] for source in sources]
-            layers.append(SourceLayer(*(_stacked(parts, longest) for parts in zip(*each, strict=True))))
+            pairs = [source.layers[number] for source in sources]
+            layers.append(SourceLayer(*(_stack(parts, longest) for parts in zip(*pairs, strict=True))))
     like = sources[0].layers[0][0]
     mask = None
     if any(source.length < longest for source in sources):
@@ -107,7 +107,7 @@ class SourceLayer(CacheLayer):
         return self.get_seq_length(), 0
 
 
-def _stacked(parts: Sequence[Tensor], length: int) -> Tensor:
+def _stack(parts: Sequence[Tensor], length: int) -> Tensor:
     """Stack tensors [heads, n, size] to [rows, heads, length, size], padded with zeros."""
     stacked = parts[0].new_zeros(len(parts), parts[0].shape[0], length, parts[0].shape[2])
     for row, part in zip(stacked, parts, strict=True):
@@ -159,11 +159,11 @@ class EncoderDecoderModel(HeadedModel, Sendable):
         """
         source, text = [0, 1, 2, 3], [*self.start_ids, 1, 2]
         ids = torch.tensor([text], device=self.device)
-        whole: Tensor = self.model(
+        expected: Tensor = self.model(
             input_ids=torch.tensor([source], device=self.device), decoder_input_ids=ids, use_cache=False
         ).logits[0]
-        check_numbers(self.model, whole)
-        self._width = whole.shape[-1]
+        check_numbers(self.model, expected)
+        self._width = expected.shape[-1]
         storage = self.make_memory(1)
         table = BlockTable(self.encode([source])[0])
         table.blocks.append(0)
@@ -173,7 +173,7 @@ class EncoderDecoderModel(HeadedModel, Sendable):
             table.tokens.append(token)
         self.block_bytes = storage.bytes
         self._source_bytes = table.source.bytes // len(source)
-        head = find_head(self.model, torch.cat(parts), whole)
+        head = find_head(self.model, torch.cat(parts), expected)
         if head is None:
             raise OptionError(
                 f"{type(self.model).__name__} is not an encoder-decoder model that can be run: its logits do not "
@@ -200,16 +200,16 @@ class EncoderDecoderModel(HeadedModel, Sendable):
         padded = [[*source, *[source[-1]] * (longest - len(source))] for source in sources]
         mask = torch.tensor([[1] * length + [0] * (longest - length) for length in lengths], device=self.device)
         states = self._encoder(input_ids=torch.tensor(padded, device=self.device), attention_mask=mask)
-        seen = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
         # The decoder's layers compute keys and values of the encoder's states with their first token, whatever its id.
         self._decoder(
             input_ids=torch.full((len(sources), 1), self.start_ids[0], device=self.device),
             encoder_hidden_states=states.last_hidden_state,
             encoder_attention_mask=mask,
             use_cache=True,
-            **{self._cache_name: seen},
+            **{self._cache_name: cache},
         )
-        layers: list[Any] = seen.cross_attention_cache.layers
+        layers: list[Any] = cache.cross_attention_cache.layers
 
         def encoded(row: int, length: int) -> EncodedSource:
             several = [(layer.keys[row, :, :length].clone(), layer.values[row, :, :length].clone()) for layer in layers]
@@ -221,7 +221,7 @@ class EncoderDecoderModel(HeadedModel, Sendable):
         """Return hidden states [chunks, size] of the last tokens. Texts with equal starts and widths run together."""
         assert isinstance(memory, SourceStorage)
         groups = by_cut(chunks)
-        sources = iter(memory.show([[chunks[row].table.source for row in group] for group in groups]))
+        sources = iter(memory.inputs_of([[chunks[row].table.source for row in group] for group in groups]))
         return in_passes(chunks, groups, partial(self._read, memory, sources))
 
     def _read(
@@ -231,17 +231,17 @@ class EncoderDecoderModel(HeadedModel, Sendable):
         chunks: Sequence[Chunk],
         ends: Sequence[int] | None,
     ) -> Tensor:
-        now, source = ForwardPass(chunks, storage, self.device), next(sources)
-        both = EncoderDecoderCache(Cache(layers=now.layers), source.view)
-        both.is_updated = dict.fromkeys(range(self._layers), True)
+        batch, source = ForwardPass(chunks, storage, self.device), next(sources)
+        cache = EncoderDecoderCache(Cache(layers=batch.layers), source.view)
+        cache.is_updated = dict.fromkeys(range(self._layers), True)
         states = self._decoder(
-            input_ids=now.ids,
+            input_ids=batch.ids,
             encoder_hidden_states=source.shape_only,
             encoder_attention_mask=source.mask,
             use_cache=True,
-            **{self._cache_name: both},
+            **{self._cache_name: cache},
         )
-        return ends_of(states.last_hidden_state, now.widths, ends)
+        return ends_of(states.last_hidden_state, batch.widths, ends)
 
 
 def _text_prefix(tokenizer: Any, vocabulary: Vocabulary) -> bytes:

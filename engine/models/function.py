@@ -74,8 +74,8 @@ class FunctionModel(Sendable):
         if ids is not None and self._some_logits is not None:
             tokens: list[int] = as_list(ids)
             some = self._some_logits
-            return torch.stack([_vector(_called(some, hidden[row], tokens), len(tokens), row) for row in rows])
-        full = torch.stack([_vector(_called(self._logits, hidden[row]), self.vocabulary.size, row) for row in rows])
+            return torch.stack([_vector(_call(some, hidden[row], tokens), len(tokens), row) for row in rows])
+        full = torch.stack([_vector(_call(self._logits, hidden[row]), self.vocabulary.size, row) for row in rows])
         return full if ids is None else full[:, ids]
 
 
@@ -90,7 +90,7 @@ class RowError(ModelError):
         return type(self), (str(self), self.row)
 
 
-def _called(function: Callable[..., Any], text: Prefix, *more: Any) -> Any:
+def _call(function: Callable[..., Any], text: Prefix, *more: Any) -> Any:
     """Call the function; exceptions for an empty text get a note."""
     try:
         return function(text, *more)

@@ -66,8 +66,8 @@ def eos_ids(model: Any, tokenizer: Any) -> list[int] | None:
     if configured is None:
         return None
     ids: list[int] = [configured] if isinstance(configured, int) else list(configured)
-    own: int | None = getattr(tokenizer, "eos_token_id", None)
-    return ids if own is None or own in ids else [*ids, own]
+    tokenizer_eos: int | None = getattr(tokenizer, "eos_token_id", None)
+    return ids if tokenizer_eos is None or tokenizer_eos in ids else [*ids, tokenizer_eos]
 
 
 def suppressed_of(model: Any, size: int) -> SuppressedTokens:
@@ -96,8 +96,8 @@ def answers_bare(model: Any) -> bool:
 
 def forces_end(model: Any, tokenizer: Any) -> bool:
     """Test whether the model's own `generate` forces EOS as the last token of a free text's budget."""
-    forced = _listed(getattr(getattr(model, "generation_config", None), "forced_eos_token_id", None))
-    ends = eos_ids(model, tokenizer) or _listed(getattr(tokenizer, "eos_token_id", None))
+    forced = _as_list(getattr(getattr(model, "generation_config", None), "forced_eos_token_id", None))
+    ends = eos_ids(model, tokenizer) or _as_list(getattr(tokenizer, "eos_token_id", None))
     return bool(forced) and set(forced) <= set(ends)
 
 
@@ -106,13 +106,13 @@ def warn_of(model: Any, tokenizer: Any) -> None:
     config: Any = getattr(model, "generation_config", None)
     is_random, width = bool(getattr(config, "do_sample", None)), getattr(config, "num_beams", None) or 1
     options = [f"{ours}={value!r}" for name, ours in _OPTIONS.items() if (value := _value(config, name)) is not None]
-    several = _said(config, ["num_return_sequences"], "n")
+    several = _format_fields(config, ["num_return_sequences"], "n")
     if width > 1:
-        options.insert(0, f"search=Beam({', '.join([str(width), *_said(config, _OF_BEAMS), *several])})")
+        options.insert(0, f"search=Beam({', '.join([str(width), *_format_fields(config, _OF_BEAMS), *several])})")
     elif is_random:
-        given = _said(config, SAMPLE_OPTIONS)
+        sampling = _format_fields(config, SAMPLE_OPTIONS)
         top_k = [f"top_k={_TOP_K}"] if getattr(config, "top_k", None) is None else []
-        options.insert(0, f"search=Sample({', '.join([*given, *top_k, *several])})")
+        options.insert(0, f"search=Sample({', '.join([*sampling, *top_k, *several])})")
     names = [*_MISSING, *(_MISSING_OF_SAMPLES if is_random else ()), *(_MISSING_OF_BEAMS if width > 1 else ())]
     if width > 1 and is_random:  # transformers has no sampling with beams
         names = ["do_sample", *SAMPLE_OPTIONS, *names]
@@ -122,15 +122,15 @@ def warn_of(model: Any, tokenizer: Any) -> None:
         names.append("forced_eos_token_id")
     if getattr(config, "cache_implementation", None) == "quantized":
         names.append("cache_implementation")
-    known = [] if config is None else list(cast("dict[str, Any]", vars(config)))
-    names += [name for name in known if name not in FIELDS and name != "answers_bare" and not name.startswith("_")]
-    missing = _said(config, names)
-    told = [f"give {', '.join(options)} to calls, or leave it"] if options else []
-    told += [f"{', '.join(missing)} have no effect"] if missing else []
-    if told:
+    fields = [] if config is None else list(cast("dict[str, Any]", vars(config)))
+    names += [name for name in fields if name not in FIELDS and name != "answers_bare" and not name.startswith("_")]
+    missing = _format_fields(config, names)
+    advice = [f"give {', '.join(options)} to calls, or leave it"] if options else []
+    advice += [f"{', '.join(missing)} have no effect"] if missing else []
+    if advice:
         warnings.warn(
             f"{type(model).__name__}: the generation config has defaults that its own generate() takes and trellm, "
-            f"which is greedy unless told otherwise, does not: {'; '.join(told)}. See docs/search.md",
+            f"which is greedy unless told otherwise, does not: {'; '.join(advice)}. See docs/search.md",
             stacklevel=4,
         )
 
@@ -141,11 +141,11 @@ def _value(config: Any, name: str) -> Any:
     return None if value == _NEUTRAL.get(name) or (name == "top_k" and not value) else value
 
 
-def _said(config: Any, names: Iterable[str], called: str | None = None) -> list[str]:
-    return [f"{called or name}={value!r}" for name in names if (value := _value(config, name)) is not None]
+def _format_fields(config: Any, names: Iterable[str], label: str | None = None) -> list[str]:
+    return [f"{label or name}={value!r}" for name in names if (value := _value(config, name)) is not None]
 
 
-def _listed(ids: Any) -> list[int]:
+def _as_list(ids: Any) -> list[int]:
     """Return a field that is a token, several, or None, as a list."""
     return [] if ids is None else [ids] if isinstance(ids, int) else list(ids)
 
@@ -167,13 +167,13 @@ class SuppressedTokens(NamedTuple):
 
     def of(self, vocabulary: Vocabulary) -> SuppressedTokens:
         """Return the suppressed tokens that a constraint can allow: those with bytes, and EOS tokens."""
-        known = frozenset(vocabulary.eos_ids)
+        eos = frozenset(vocabulary.eos_ids)
 
-        def said(tokens: Iterable[int]) -> frozenset[int]:
-            return frozenset(token for token in tokens if token in known or vocabulary.tokens[token])
+        def possible(tokens: Iterable[int]) -> frozenset[int]:
+            return frozenset(token for token in tokens if token in eos or vocabulary.tokens[token])
 
         return SuppressedTokens(
-            said(self.always), said(self.first), tuple(ids for ids in self.sequences if said(ids[-1:]))
+            possible(self.always), possible(self.first), tuple(ids for ids in self.sequences if possible(ids[-1:]))
         )
 
     def behind(self, ids: Sequence[int], is_first: bool) -> set[int]:

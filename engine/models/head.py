@@ -38,7 +38,7 @@ class Head:
     def __init__(self, linear: nn.Linear, finish: Finish, bias: Tensor | None = None) -> None:
         self.linear = linear
         self._finish = finish
-        self._added = bias
+        self._extra_bias = bias
         # offloaded weights are only fetched when the layer itself is called
         self._layer = linear if is_spread(linear) else None
         self.sparse_head_limit = 0 if self._layer is not None else linear.out_features // 32
@@ -49,7 +49,7 @@ class Head:
 
     @property
     def _bias(self) -> Tensor | None:
-        return self.linear.bias if self._added is None else self._added
+        return self.linear.bias if self._extra_bias is None else self._extra_bias
 
     @property
     def baked(self) -> tuple[int, ...]:
@@ -60,7 +60,7 @@ class Head:
         """Return logits [n, V] of hidden states [n, hidden size], in their dtype."""
         if self._layer is not None:
             out: Tensor = self._layer(hidden).to(hidden.device)
-            return self._finish(out if self._added is None else out + self._added.to(out))
+            return self._finish(out if self._extra_bias is None else out + self._extra_bias.to(out))
         return self._finish(product(hidden, self._weight, self._bias))
 
     def __call__(self, hidden: Tensor, ids: Tensor | None) -> Tensor:
@@ -124,8 +124,8 @@ class HeadedModel:
 
     def logits_listed(self, hidden: Tensor, rows: Sequence[int], several: Sequence[Tensor]) -> Tensor | None:
         """Return logits as `ListingModel` specifies."""
-        is_own = type(self).logits is not HeadedModel.logits  # a subclass may return other logits than the head's
-        return None if self._head is None or is_own else self._head.listed(hidden, rows, several)
+        is_replaced = type(self).logits is not HeadedModel.logits  # a subclass may return other logits than the head's
+        return None if self._head is None or is_replaced else self._head.listed(hidden, rows, several)
 
 
 def states_of(hidden: Tensor, rows: Sequence[int]) -> Tensor:
@@ -166,12 +166,12 @@ def product(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 def described_head(model: Any, body: Any) -> Head | QuantizedHead | None:
     """Return the head of a described body's model; None if the model has another class or head, or was changed."""
     if isinstance(model, GGUFNetwork):
-        return _head_of(model.get_output_embeddings(), _as_it_is)
+        return _head_of(model.get_output_embeddings(), _identity)
     network, linear = ARCHITECTURES[model.config.model_type].network, model.get_output_embeddings()
     kind = f"{type(model).__module__}.{type(model).__qualname__}"
     if kind != f"{type(body).__module__}.{network}" or type(linear) not in _LINEAR:
         return None
-    return None if any(map(strangeness_of, (model, linear))) else _head_of(linear, _as_it_is)
+    return None if any(map(strangeness_of, (model, linear))) else _head_of(linear, _identity)
 
 
 def find_head(model: Any, hidden: Tensor, logits: Tensor) -> Head | QuantizedHead | None:
@@ -182,27 +182,27 @@ def find_head(model: Any, hidden: Tensor, logits: Tensor) -> Head | QuantizedHea
     linear = model.get_output_embeddings()
     if type(linear) not in _LINEAR or linear.in_features != hidden.shape[-1]:
         return None
-    added: Tensor | None = getattr(model, "final_logits_bias", None)
-    bias = None if added is None else added[0].to(linear.weight)
+    extra_bias: Tensor | None = getattr(model, "final_logits_bias", None)
+    bias = None if extra_bias is None else extra_bias[0].to(linear.weight)
     heads = [_head_of(linear, finish, bias) for finish in _finishes(model.config.get_text_config())]
     found = [head(hidden, None) for head in heads]
     # A soft cap hardly changes small logits, so take the closest candidate, not the first within the tolerance.
-    far = [distance(each, logits) if each.shape == logits.shape else math.inf for each in found]
-    best = far.index(min(far))
-    return heads[best] if far[best] <= tolerance(model, linear.weight.dtype) else None
+    distances = [distance(each, logits) if each.shape == logits.shape else math.inf for each in found]
+    best = distances.index(min(distances))
+    return heads[best] if distances[best] <= tolerance(model, linear.weight.dtype) else None
 
 
 def _head_of(linear: Any, finish: Finish, bias: Tensor | None = None) -> Head | QuantizedHead:
     return QuantizedHead(linear, finish) if isinstance(linear, QuantizedLinear) else Head(linear, finish, bias)
 
 
-def _as_it_is(out: Tensor) -> Tensor:
+def _identity(out: Tensor) -> Tensor:
     return out
 
 
 def _finishes(config: Any) -> Sequence[Finish]:
     """Return the candidates of output transforms, by options of the configuration."""
-    finishes: list[Finish] = [_as_it_is]
+    finishes: list[Finish] = [_identity]
     if cap := getattr(config, "final_logit_softcapping", None) or getattr(config, "logits_soft_cap", None):
         finishes.append(lambda out: torch.tanh(out / cap) * cap)
     if scaling := getattr(config, "logits_scaling", None):

@@ -70,45 +70,45 @@ class LoadOptions:
         usual = {"device": ("cpu",), "dtype": ("auto", "float32", "torch.float32")}
         for name in ("device", "dtype", "device_map", "quantization_config", "adapter"):
             value = getattr(self, name)
-            said = str(value.type if isinstance(value, torch.device) else value)
-            if value is not None and said not in usual.get(name, ()):
+            text = str(value.type if isinstance(value, torch.device) else value)
+            if value is not None and text not in usual.get(name, ()):
                 raise OptionError(
                     f"{name}={brief(value)} and weights={self.weights!r}: models with quantized weights run on a CPU, "
                     "with states in float32 and no adapter; leave one of the two options out"
                 )
 
     @property
-    def given(self) -> list[str]:
+    def changed(self) -> list[str]:
         """Names of the options that differ from their defaults."""
         unlike = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
         return [name for name in unlike if name != "dtype" or self.dtype != "auto"]
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """The given options by name, with absolute paths, so that other processes can use them."""
-        given = {name: getattr(self, name) for name in self.given}
+        changed = {name: getattr(self, name) for name in self.changed}
         if self.adapter is not None:
-            given["adapter"] = lasting_place(self.adapter, "adapter")
+            changed["adapter"] = lasting_place(self.adapter, "adapter")
         if self.adapters is not None:
-            given["adapters"] = {name: lasting_place(place, "adapter") for name, place in self.adapters.items()}
-        return given
+            changed["adapters"] = {name: lasting_place(place, "adapter") for name, place in self.adapters.items()}
+        return changed
 
     @property
     def of_config(self) -> dict[str, Any]:
         """Arguments of transformers for reading the configuration and the tokenizer."""
-        return self._kept("revision") | {"trust_remote_code": self.trust_remote_code}
+        return self._select("revision") | {"trust_remote_code": self.trust_remote_code}
 
     @property
     def of_weights(self) -> dict[str, Any]:
         """Arguments of transformers for reading the weights."""
-        return self.of_config | self._kept("dtype", "device_map", "attn_implementation", "quantization_config")
+        return self.of_config | self._select("dtype", "device_map", "attn_implementation", "quantization_config")
 
     @property
     def of_model(self) -> dict[str, Any]:
         """Arguments of transformers for creating a model without weights."""
-        return {"trust_remote_code": self.trust_remote_code} | self._kept("attn_implementation")
+        return {"trust_remote_code": self.trust_remote_code} | self._select("attn_implementation")
 
-    def _kept(self, *names: str) -> dict[str, Any]:
+    def _select(self, *names: str) -> dict[str, Any]:
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
@@ -190,12 +190,12 @@ def _some_text(value: Any, name: str, what: str) -> None:
         raise OptionError(f"{name}={shown(value)}: {what}, as a text")
 
 
-def _adapters(given: Any) -> dict[str, str]:
+def _adapters(value: Any) -> dict[str, str]:
     """Return the paths or names of adapters by name. Raises OptionError."""
-    what = f"adapters={brief(given)}: folders or names on the Hub by the names of adapters"
-    if not isinstance(given, Mapping) or not given:
+    what = f"adapters={brief(value)}: folders or names on the Hub by the names of adapters"
+    if not isinstance(value, Mapping) or not value:
         raise OptionError(what)
-    several = cast("Mapping[Any, Any]", given)
+    several = cast("Mapping[Any, Any]", value)
     for name in several:
         if not isinstance(name, str) or not name:
             raise OptionError(f"{what}, which are texts")
@@ -228,14 +228,14 @@ def _in_map(place: Any, name: str, kind: str) -> None:
         raise OptionError(f"{name}={shown(place)}: {kind} ({error})") from None
 
 
-def _check_quantization(given: Any) -> None:
-    if isinstance(given, Mapping):
+def _check_quantization(config: Any) -> None:
+    if isinstance(config, Mapping):
         return
     from transformers.utils.quantization_config import QuantizationConfigMixin
 
-    if not isinstance(given, QuantizationConfigMixin):
+    if not isinstance(config, QuantizationConfigMixin):
         raise OptionError(
-            f"quantization_config={shown(given)}: a configuration of transformers, such as BitsAndBytesConfig(...), "
+            f"quantization_config={shown(config)}: a configuration of transformers, such as BitsAndBytesConfig(...), "
             "or the dict of one"
         )
 

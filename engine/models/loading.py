@@ -25,7 +25,7 @@ from .load_options import LoadOptions, is_gguf, place_of
 from .media.families import check_family, family_of
 from .media.processing import is_processor
 from .quantized.loading import load_quantized, quantized_copy
-from .stock import is_absent, prompt_learned, unwrapped
+from .stock import is_absent, prompt_learned, unwrap
 from .ways import is_to_be_verified
 
 _REASON = 300
@@ -70,7 +70,7 @@ def load(name: Any, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]:
     except TrellmError:
         raise
     except Exception as error:  # the library and its dependencies raise various exceptions
-        raise OptionError(_why_not(path, error, options)) from error
+        raise OptionError(_load_error_message(path, error, options)) from error
     if options.adapter is not None:
         model = _with_adapter(model, options.adapter, adapter)
     return model, tokenizer
@@ -103,7 +103,7 @@ def _of_gguf(path: str, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]
 
     On a CPU with float32 states the weights stay quantized; for other devices or dtypes they are unpacked.
     """
-    for name in options.given:
+    for name in options.changed:
         if name not in ("device", "dtype", "trust_remote_code", "kv_cache_dtype", "adapters"):
             raise OptionError(
                 f"{name}={brief(getattr(options, name))}: a model of a GGUF file has its weights, configuration and "
@@ -113,8 +113,8 @@ def _of_gguf(path: str, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]
     usual = "float32" if device.type == "cpu" else "bfloat16"
     dtype = str(usual if options.dtype == "auto" else options.dtype).removeprefix("torch.")
     stays = (device.type, dtype) == ("cpu", "float32")
-    model, own = load_gguf(path, None if stays else getattr(torch, dtype), for_kernels=stays)
-    return model.to(device), own if tokenizer is None else tokenizer
+    model, file_tokenizer = load_gguf(path, None if stays else getattr(torch, dtype), for_kernels=stays)
+    return model.to(device), file_tokenizer if tokenizer is None else tokenizer
 
 
 def load_decoder(folder: Path, *, device: Any, dtype: Any) -> DecoderModel:
@@ -123,7 +123,7 @@ def load_decoder(folder: Path, *, device: Any, dtype: Any) -> DecoderModel:
     return DecoderModel(model, tokenizer)
 
 
-def wrapped(
+def wrap(
     model: Any, tokenizer: Any, options: LoadOptions, *, cache: bool, weights: str | None = None
 ) -> DecoderModel | EncoderDecoderModel:
     """Wrap a loaded model. cache: as for `DecoderModel`; weights: quantizes the model first
@@ -134,8 +134,8 @@ def wrapped(
     adapters, kv_cache_dtype = options.adapters, options.kv_cache_dtype
     _check_quantizable(model.config, weights)
     if isinstance(model, GGUFNetwork) and (not cache or adapters or is_to_be_verified()):
-        model = model.whole
-    model = unwrapped(model if weights is None else quantized_copy(model, weights))
+        model = model.transformers_model
+    model = unwrap(model if weights is None else quantized_copy(model, weights))
     warn_of(model, _reader_of(tokenizer))
     is_encoder_decoder = getattr(model.config, "is_encoder_decoder", False)
     if is_encoder_decoder and not cache:
@@ -157,13 +157,13 @@ def wrapped(
     except TrellmError:
         raise
     except Exception as error:  # architectures raise various exceptions when they first run
-        said = f"{type(model).__name__} cannot be run ({_said(error)}); see whether its own `generate` runs"
-        raise OptionError(said) from error
+        message = f"{type(model).__name__} cannot be run ({_cause(error)}); see whether its own `generate` runs"
+        raise OptionError(message) from error
 
 
-def loaded_gguf(path: str, tokenizer: Any, options: LoadOptions, *, cache: bool) -> DecoderModel | EncoderDecoderModel:
-    """Load and wrap a GGUF file with any file name. Raises the errors of `load_gguf` and `wrapped`."""
-    return wrapped(*_of_gguf(path, tokenizer, options), options, cache=cache)
+def wrap_gguf(path: str, tokenizer: Any, options: LoadOptions, *, cache: bool) -> DecoderModel | EncoderDecoderModel:
+    """Load and wrap a GGUF file with any file name. Raises the errors of `load_gguf` and `wrap`."""
+    return wrap(*_of_gguf(path, tokenizer, options), options, cache=cache)
 
 
 def _adapter(place: str) -> Any:
@@ -176,7 +176,7 @@ def _adapter(place: str) -> Any:
     try:
         config = peft.PeftConfig.from_pretrained(place)
     except Exception as error:  # as for models
-        raise OptionError(_no_adapter(place, error)) from error
+        raise OptionError(_adapter_error_message(place, error)) from error
     if getattr(config, "is_prompt_learning", False):
         raise OptionError(prompt_learned(f"the adapter {place!r}", config))
     return config
@@ -195,12 +195,12 @@ def _with_adapter(model: Any, place: str, config: Any) -> Any:
         merge = None if getattr(model, "hf_quantizer", None) is not None else getattr(wrapped, "merge_and_unload", None)
         return wrapped if merge is None else merge()
     except Exception as error:  # as for models
-        raise OptionError(_no_adapter(place, error)) from error
+        raise OptionError(_adapter_error_message(place, error)) from error
 
 
-def _no_adapter(place: str, error: Exception) -> str:
+def _adapter_error_message(place: str, error: Exception) -> str:
     return (
-        f"the adapter {place!r} cannot be loaded ({_said(error)}); see to it that it was trained for this model, and "
+        f"the adapter {place!r} cannot be loaded ({_cause(error)}); see to it that it was trained for this model, and "
         "that the folder or the name on the Hub is right"
     )
 
@@ -210,10 +210,10 @@ def _check_folder(folder: Path, *, needs_tokenizer: bool) -> None:
     if not config.is_file():
         raise OptionError(f"the folder {str(folder)!r} has no config.json, and so no model of transformers")
     try:
-        read: Any = json.loads(config.read_text(encoding="utf-8"))
+        content: Any = json.loads(config.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise OptionError(f"{str(config)!r} cannot be read as JSON: {error}") from None
-    if not isinstance(read, dict):
+    if not isinstance(content, dict):
         raise OptionError(f"{str(config)!r} is no JSON object, and so no configuration of a model")
     if not any(file.name.endswith(_WEIGHTS) for file in folder.iterdir()):
         raise OptionError(f"the folder {str(folder)!r} has no weights, such as model.safetensors")
@@ -242,28 +242,28 @@ def _quiet_outside_terminals() -> Generator[None]:
             logging.enable_progress_bar()
 
 
-def _why_not(path: str, error: Exception, options: LoadOptions) -> str:
+def _load_error_message(path: str, error: Exception, options: LoadOptions) -> str:
     if "trust_remote_code" in str(error) and not options.trust_remote_code:
         return (
             f"the model {path!r} brings Python code of its own ({type(error).__name__}); read it, and pass "
             "trust_remote_code=True to let it run"
         )
-    others = [f"{name}=" for name in options.given if name not in ("dtype", "adapter", "device", "kv_cache_dtype")]
+    others = [f"{name}=" for name in options.changed if name not in ("dtype", "adapter", "device", "kv_cache_dtype")]
     fit = f"; see to it that {', '.join(others)} fit the model and what is installed" if others else ""
     if os.path.isdir(path):
         fit = fit or "; save it again, or fetch its files again"
-        return f"the model in {path!r} cannot be loaded ({_said(error)}){fit}"
+        return f"the model in {path!r} cannot be loaded ({_cause(error)}){fit}"
     return (
-        f"the model {path!r} cannot be loaded ({_said(error)}); there is no such folder here, so that it was looked "
+        f"the model {path!r} cannot be loaded ({_cause(error)}); there is no such folder here, so that it was looked "
         f"for on the Hugging Face Hub: see to it that the name is right and the Hub can be reached, or give a "
         f"folder{fit}"
     )
 
 
-def _said(error: Exception) -> str:
-    said = " ".join(str(error).split())
-    said = said if len(said) <= _REASON else f"{said[:_REASON]}..."
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+def _cause(error: Exception) -> str:
+    message = " ".join(str(error).split())
+    message = message if len(message) <= _REASON else f"{message[:_REASON]}..."
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def _reader_of(tokenizer: Any) -> Any:

@@ -42,16 +42,16 @@ class Modules:
     once. `refresh` detects other modules, parameters or buffers, hooks, and training mode.
 
     body: the body of the model; network: the body or its copy, which calls run
-    whole: the model, called in place of the body if its head is not separate; it returns `width` logits
+    model: the model, called in place of the body if its head is not separate; it returns `width` logits
     is_quick: True if a copy may be called in place of the body
     """
 
-    def __init__(self, body: Any, whole: Any = None, width: int = 0, *, is_quick: bool = True) -> None:
+    def __init__(self, body: Any, model: Any = None, width: int = 0, *, is_quick: bool = True) -> None:
         self.body: Any = body
         self.network: Any = body
         self.cache_name = cache_argument(body)
         self.takes_positions = "position_ids" in inspect.signature(body.forward).parameters
-        self._whole = whole
+        self._model = model
         self._width = width
         self._links: ModuleLinks | None = None
         if is_quick:
@@ -74,12 +74,12 @@ class Modules:
             self._copy()
 
     def __call__(self, ids: Tensor, **arguments: Any) -> Tensor:
-        """Return states [rows, width, size] of ids [rows, width] or of embeddings; or logits, by `whole`."""
-        if self._whole is None:
-            given = {"inputs_embeds" if ids.is_floating_point() else "input_ids": ids}
+        """Return states [rows, width, size] of ids [rows, width] or of embeddings; or logits, by `model`."""
+        if self._model is None:
+            inputs = {"inputs_embeds" if ids.is_floating_point() else "input_ids": ids}
             with torch.no_grad():  # kernels do not record gradients
-                return self.network(**given, **arguments).last_hidden_state
-        logits: Tensor = self._whole(input_ids=ids, **arguments).logits
+                return self.network(**inputs, **arguments).last_hidden_state
+        logits: Tensor = self._model(input_ids=ids, **arguments).logits
         if logits.shape[-1] != self._width:
             raise ModelError(f"the model returned {logits.shape[-1]} logits; it began with {self._width}")
         return logits
@@ -121,10 +121,10 @@ def _multiply(weight: Tensor, bias: Tensor | None, input: Tensor) -> Tensor:
     return product(input.reshape(-1, weight.shape[1]), weight, bias).view(*input.shape[:-1], weight.shape[0])
 
 
-def _normalise(weight: Tensor, shift: float, eps: float, own: Any, hidden_states: Tensor) -> Tensor:
-    """Compute the RMS norm of each row [..., size] with weights plus `shift`; `own` for other dtypes."""
+def _normalise(weight: Tensor, shift: float, eps: float, original: Any, hidden_states: Tensor) -> Tensor:
+    """Compute the RMS norm of each row [..., size] with weights plus `shift`; `original` for other dtypes."""
     if hidden_states.dtype != torch.float32:
-        return own(hidden_states)
+        return original(hidden_states)
     rows = hidden_states.reshape(-1, weight.shape[0]).contiguous().numpy()
     scales = weight.detach().numpy()
     out = np.empty_like(rows)
@@ -172,18 +172,18 @@ def quick_forward(kind: type[Any]) -> FunctionType | None:
     if type(forward) is not FunctionType:
         return None
     names = forward.__code__.co_names
-    known = {name: make(forward.__globals__[name]) for name, make in _MAKERS.items()
+    quick = {name: make(forward.__globals__[name]) for name, make in _MAKERS.items()
              if name in names and callable(forward.__globals__.get(name))}  # fmt: skip
-    if not known:
+    if not quick:
         return None
     more = FunctionType(
-        forward.__code__, {**forward.__globals__, **known}, forward.__name__, forward.__defaults__, forward.__closure__
+        forward.__code__, {**forward.__globals__, **quick}, forward.__name__, forward.__defaults__, forward.__closure__
     )
     more.__kwdefaults__ = forward.__kwdefaults__
     return more
 
 
-def _convolution(otherwise: Callable[..., Any]) -> Callable[..., Any]:
+def _convolution(original: Callable[..., Any]) -> Callable[..., Any]:
     none = {dtype: np.empty(0, kind) for dtype, kind in ((torch.float32, np.float32), (torch.float64, np.float64))}
 
     def causal_conv1d_update(
@@ -197,12 +197,12 @@ def _convolution(otherwise: Callable[..., Any]) -> Callable[..., Any]:
             or activation not in _WITH_SILU
             or weight.shape[1:] != conv_state.shape[2:]
         ):
-            return otherwise(hidden_states, conv_state, weight, bias, activation)
+            return original(hidden_states, conv_state, weight, bias, activation)
         new = hidden_states[:, :, 0].contiguous()
         out = torch.empty_like(new)
-        beside = none[dtype] if bias is None else bias.detach().numpy()
+        bias_array = none[dtype] if bias is None else bias.detach().numpy()
         step_convolution(
-            out.numpy(), conv_state.numpy(), new.numpy(), weight.detach().contiguous().numpy(), beside,
+            out.numpy(), conv_state.numpy(), new.numpy(), weight.detach().contiguous().numpy(), bias_array,
             _WITH_SILU[activation],
         )  # fmt: skip
         return out[:, :, None]
@@ -210,7 +210,7 @@ def _convolution(otherwise: Callable[..., Any]) -> Callable[..., Any]:
     return causal_conv1d_update
 
 
-def _state_space(otherwise: Callable[..., Any]) -> Callable[..., Any]:
+def _state_space(original: Callable[..., Any]) -> Callable[..., Any]:
     """Return a step of a state space with a decay for each number of a state (Mamba), or for each head (Mamba 2)."""
 
     def selective_state_update(
@@ -220,9 +220,9 @@ def _state_space(otherwise: Callable[..., Any]) -> Callable[..., Any]:
         # Of Mamba 2, one step and one decay for each head are expanded over its elements.
         by_head = dt.ndim == decay.ndim == 3 and dt.stride(2) == decay.stride(1) == decay.stride(2) == 0
         by_head = by_head and (dt_bias is None or dt_bias.stride(1) == 0)
-        known = (by_head or state.ndim == 3) and not _packs(others)
-        if not known or not _alike(state, hidden_states, dt, decay, into, back):
-            return otherwise(state, hidden_states, dt, decay, into, back, skip, dt_bias, dt_softplus, z, **others)
+        is_supported = (by_head or state.ndim == 3) and not _has_packed_texts(others)
+        if not is_supported or not _fit_kernels(state, hidden_states, dt, decay, into, back):
+            return original(state, hidden_states, dt, decay, into, back, skip, dt_bias, dt_softplus, z, **others)
         if by_head:
             dt, dt_bias = dt[:, :, 0], None if dt_bias is None else dt_bias[:, 0]
         steps = dt if dt_bias is None else dt + dt_bias
@@ -231,20 +231,20 @@ def _state_space(otherwise: Callable[..., Any]) -> Callable[..., Any]:
         step = step_heads if by_head else step_selective
         factors = torch.exp(steps * decay[:, 0, 0]) if by_head else decay
         step(out.numpy(), state.numpy(), *_arrays(hidden_states, steps, factors, into, back))
-        return _behind(out, hidden_states, skip, z)
+        return _add_skip(out, hidden_states, skip, z)
 
     return selective_state_update
 
 
-def _delta(otherwise: Callable[..., Any]) -> Callable[..., Any]:
+def _delta(original: Callable[..., Any]) -> Callable[..., Any]:
     def torch_recurrent_gated_delta_rule(
         query: Tensor, key: Tensor, value: Tensor, g: Tensor, beta: Tensor, initial_state: Any = None,
         output_final_state: bool = False, use_qk_l2norm_in_kernel: bool = False, **others: Any,
     ) -> tuple[Tensor, Any]:  # fmt: skip
         single = query.shape[1] == 1 and g.ndim == 3 and output_final_state
-        known = single and query.dtype == torch.float32 and not _packs(others)
-        if initial_state is None or not known or not _alike(initial_state, query, key, value, g, beta):
-            return otherwise(
+        is_supported = single and query.dtype == torch.float32 and not _has_packed_texts(others)
+        if initial_state is None or not is_supported or not _fit_kernels(initial_state, query, key, value, g, beta):
+            return original(
                 query, key, value, g=g, beta=beta, initial_state=initial_state, output_final_state=output_final_state,
                 use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel, **others,
             )  # fmt: skip
@@ -260,12 +260,12 @@ def _delta(otherwise: Callable[..., Any]) -> Callable[..., Any]:
     return torch_recurrent_gated_delta_rule
 
 
-def _packs(others: dict[str, Any]) -> bool:
+def _has_packed_texts(others: dict[str, Any]) -> bool:
     """Test whether rows contain several concatenated texts, which kernels do not support."""
     return others.get("cu_seqlens") is not None or others.get("seq_idx") is not None
 
 
-def _alike(state: Any, *others: Tensor) -> bool:
+def _fit_kernels(state: Any, *others: Tensor) -> bool:
     """Test whether all have the same supported dtype, and the state can be updated in place."""
     return state.dtype in IN_PLACE and state.is_contiguous() and all(other.dtype == state.dtype for other in others)
 
@@ -274,7 +274,7 @@ def _arrays(*tensors: Tensor) -> list[Any]:
     return [tensor.detach().contiguous().numpy() for tensor in tensors]
 
 
-def _behind(out: Tensor, hidden_states: Tensor, skip: Any, gate: Any) -> Tensor:
+def _add_skip(out: Tensor, hidden_states: Tensor, skip: Any, gate: Any) -> Tensor:
     """Add the skip connection of a state space to its output, and multiply by the gate."""
     if skip is not None:
         out = out + hidden_states * skip

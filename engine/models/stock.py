@@ -34,8 +34,8 @@ def strangeness(network: Any) -> str | None:
     """Return the first reason why a network's computation may differ from its classes; None if there is none."""
     if getattr(network, "hf_quantizer", None) is not None:
         return "quantized weights"
-    return next((f"{name or type(network).__name__}: {said}" for name, module in network.named_modules()
-                 if (said := strangeness_of(module)) is not None), None)  # fmt: skip
+    return next((f"{name or type(network).__name__}: {reason}" for name, module in network.named_modules()
+                 if (reason := strangeness_of(module)) is not None), None)  # fmt: skip
 
 
 def strangeness_of(module: Any) -> str | None:
@@ -52,10 +52,10 @@ def strangeness_of(module: Any) -> str | None:
             # transformers leaves these hooks on modules; they only act if a call requests captured outputs.
             if getattr(hook, "__module__", None) != _CAPTURING:
                 return "hooks"
-    return None if _is_own(module.__class__) else f"another forward of {type(module).__name__}"
+    return None if _has_own_forward(module.__class__) else f"another forward of {type(module).__name__}"
 
 
-def _is_own(kind: type[Any]) -> bool:
+def _has_own_forward(kind: type[Any]) -> bool:
     """Test whether a class's `forward` is its own, and files of `_HOMES` define it, its wrappers and its functions."""
     owner = next(each for each in kind.__mro__ if "forward" in vars(each))
     function: Any = vars(owner)["forward"]
@@ -63,10 +63,10 @@ def _is_own(kind: type[Any]) -> bool:
         inner = getattr(function, "__wrapped__", None)
         if inner is None:
             called = (function.__globals__.get(name) for name in function.__code__.co_names)
-            own = (function.__module__, function.__qualname__) == (owner.__module__, f"{owner.__qualname__}.forward")
+            is_own = (function.__module__, function.__qualname__) == (owner.__module__, f"{owner.__qualname__}.forward")
             # `nn.Module`'s placeholder for forward has another name.
-            own = own or owner is torch.nn.Module
-            return own and all(_is_at_home(each) for each in called if isinstance(each, FunctionType))
+            is_own = is_own or owner is torch.nn.Module
+            return is_own and all(_is_at_home(each) for each in called if isinstance(each, FunctionType))
         function = inner
     return False
 
@@ -75,7 +75,7 @@ def _is_at_home(function: FunctionType) -> bool:
     return os.path.abspath(function.__code__.co_filename).startswith(_HOMES)
 
 
-def unwrapped(model: Any) -> Any:
+def unwrap(model: Any) -> Any:
     """Return the transformers model inside a PEFT model, with the adapter in its layers; other models unchanged.
 
     Raises OptionError for prompt learning, where only PEFT's own `generate` adds the learned keys and values.

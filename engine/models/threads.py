@@ -18,12 +18,12 @@ class _ThreadTeam(NamedTuple):
 
 
 @cache
-def _crew() -> _ThreadTeam:
+def _team() -> _ThreadTeam:
     return _ThreadTeam(ThreadPoolExecutor(max_workers=os.cpu_count(), thread_name_prefix="trellm-kernels"), Lock())
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_crew.cache_clear)  # a forked process has none of the threads
+    os.register_at_fork(after_in_child=_team.cache_clear)  # a forked process has none of the threads
 
 
 def thread_count() -> int:
@@ -45,7 +45,7 @@ def run_all(calls: Sequence[Callable[[], None]]) -> None:
         for call in calls:
             call()
         return
-    waiting = [_crew().pool.submit(call) for call in calls]
+    waiting = [_team().pool.submit(call) for call in calls]
     for each in waiting:
         each.result()
 
@@ -59,11 +59,11 @@ def run_together(share: Callable[[int], None], threads: int, give_up: Callable[[
     if threads == 1:
         share(0)
         return
-    crew = _crew()
-    with crew.turn:  # two steps that share the threads could deadlock
+    team = _team()
+    with team.turn:  # two steps that share the threads could deadlock
         waiting: list[Future[None]] = []
         try:
-            waiting += [crew.pool.submit(share, number) for number in range(1, threads)]
+            waiting += [team.pool.submit(share, number) for number in range(1, threads)]
             share(0)
         except BaseException:
             if give_up is not None:

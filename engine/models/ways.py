@@ -115,8 +115,8 @@ def _has_compared_options(config: Any) -> bool:
         default: dict[str, Any] = type(config)().to_dict()
     except Exception:  # a configuration without defaults may raise anything
         return False
-    given: dict[str, Any] = config.to_dict()
-    return all(_kind(value) <= _kind(default.get(name)) for name, value in given.items() if name not in _HARMLESS)
+    options: dict[str, Any] = config.to_dict()
+    return all(_kind(value) <= _kind(default.get(name)) for name, value in options.items() if name not in _HARMLESS)
 
 
 def _kind(value: Any) -> frozenset[Any]:
@@ -154,26 +154,26 @@ def tolerance(model: Any, dtype: torch.dtype) -> float:
     return _COARSE if is_quantized else _TOLERANCES.get(dtype, _COARSE)
 
 
-def is_rounding(far: float, model: Any, anew: Callable[[], float]) -> bool:
+def is_rounding(far: float, model: Any, recompute: Callable[[], float]) -> bool:
     """Test whether rounding explains a distance of logits of a 16-bit model.
 
     Differences grow with width and depth, so no fixed tolerance suits all models.
-    anew: runs the model again, and returns the distance of its logits from earlier ones
+    recompute: runs the model again, and returns the distance of its logits from earlier ones
     """
-    return model.dtype in _SHORT and far <= _TIMES * _rounded_anew(model, anew)
+    return model.dtype in _SHORT and far <= _TIMES * _rounding_distance(model, recompute)
 
 
-def _rounded_anew(model: Any, anew: Callable[[], float]) -> float:
+def _rounding_distance(model: Any, recompute: Callable[[], float]) -> float:
     """Return the distance of a model's logits under noise as large as the rounding of each product."""
     noise = torch.Generator(device=model.device).manual_seed(0)
 
-    def rounded(module: Any, given: Any, product: Tensor) -> Tensor:
+    def add_noise(module: Any, arguments: Any, product: Tensor) -> Tensor:
         amounts = torch.rand(product.shape, generator=noise, device=product.device) - 0.5
         return (product.float() * (1 + torch.finfo(product.dtype).eps * amounts)).to(product.dtype)
 
-    hooks = [part.register_forward_hook(rounded) for part in model.modules() if isinstance(part, nn.Linear)]
+    hooks = [part.register_forward_hook(add_noise) for part in model.modules() if isinstance(part, nn.Linear)]
     try:
-        return anew()
+        return recompute()
     finally:
         for hook in hooks:
             hook.remove()

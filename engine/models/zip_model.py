@@ -37,15 +37,15 @@ class ZipModel(FunctionModel):
         self._training = text.encode()
         self._conversion = conversion
         vocabulary = Vocabulary([*tokens, None], eos_ids=(len(tokens),))
-        super().__init__(self._all, vocabulary, some_logits=self._some)
+        super().__init__(self._compute_all, vocabulary, some_logits=self._compute_some)
 
     def __repr__(self) -> str:
         return f"<ZipModel of {len(self._training):,} bytes, {self.vocabulary.size} tokens>"
 
-    def _all(self, ids: Sequence[int]) -> NDArray[np.float32]:
-        return self._some(ids, range(self.vocabulary.size))
+    def _compute_all(self, ids: Sequence[int]) -> NDArray[np.float32]:
+        return self._compute_some(ids, range(self.vocabulary.size))
 
-    def _some(self, ids: Sequence[int], tokens: Sequence[int]) -> NDArray[np.float32]:
+    def _compute_some(self, ids: Sequence[int], tokens: Sequence[int]) -> NDArray[np.float32]:
         spelling = self.vocabulary.tokens
         compressor = zlib.compressobj(9)
         head = len(compressor.compress(self._training + b"".join(spelling[token] or b"" for token in ids)))

@@ -96,7 +96,7 @@ class _ByteTable:
         pages = block_of.reshape(-1, 64)
         short = pages.copy()
         short[0, :_BLOCK_OF_THREE] = dead  # the first three-byte lead, E0, begins no code point below U+0800
-        self.pages, page_of = _distinct(np.concatenate([short, np.full((1, 64), dead, np.int32)]))
+        self.pages, page_of = _distinct_rows(np.concatenate([short, np.full((1, 64), dead, np.int32)]))
         self.planes = page_of[:-1].reshape(-1, 64).copy()
         self.planes[0, :_PAGE_OF_FOUR] = page_of[-1]  # the first four-byte lead, F0, begins no code point below U+10000
         self.two_bytes = block_of[_BLOCK_OF_TWO:_BLOCK_OF_THREE]
@@ -142,7 +142,7 @@ class _ByteTable:
         return numbers
 
 
-def _distinct(rows: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _distinct_rows(rows: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Return (the distinct rows, for each row the index of its distinct row)."""
     numbers: dict[bytes, int] = {}
     which = np.fromiter((numbers.setdefault(row.tobytes(), len(numbers)) for row in rows), np.int32, len(rows))
@@ -160,7 +160,7 @@ def _distinct_blocks(blocks: NDArray[np.int32], no_class: int) -> tuple[NDArray[
     mixed = np.flatnonzero((longer != longer[:, :1]).any(axis=1)) + _BLOCK_OF_TWO
     rows = np.repeat(np.arange(no_class + 1, dtype=np.int32), 64).reshape(-1, 64)
     if len(mixed):
-        distinct, which = _distinct(blocks[mixed])
+        distinct, which = _distinct_rows(blocks[mixed])
         like[mixed] = which + no_class + 1
         rows = np.concatenate([rows, distinct])
     used, like = np.unique(like, return_inverse=True)
@@ -246,10 +246,10 @@ def _classes(fsm: FSM) -> dict[int, Ranges]:
     from interegular.fsm import anything_else
 
     named: dict[int, list[int]] = {}
-    rest: int | None = None
+    other: int | None = None
     for symbol, number in fsm.alphabet.items():
         if symbol is anything_else:
-            rest = number
+            other = number
             named.setdefault(number, [])
         elif isinstance(symbol, str) and len(symbol) == 1:
             if not 0xD800 <= ord(symbol) <= 0xDFFF:
@@ -257,8 +257,8 @@ def _classes(fsm: FSM) -> dict[int, Ranges]:
         else:
             raise OptionError(f"the machine's symbols must be single characters, but one is {symbol!r}")
     classes = {number: _set_of(points) for number, points in named.items()}
-    if rest is not None:
-        classes[rest] = negate(_set_of([point for each, points in named.items() if each != rest for point in points]))
+    if other is not None:
+        classes[other] = negate(_set_of([point for each, points in named.items() if each != other for point in points]))
     return classes
 
 

@@ -162,8 +162,8 @@ class CharacterRows:
     def __init__(self, row: Row) -> None:
         self._row = row
         self._held = 0
-        self._known: dict[int, dict[int, Ranges]] = {}
-        self._inside: dict[tuple[int, int], Runs] = {}
+        self._cache: dict[int, dict[int, Ranges]] = {}
+        self._run_cache: dict[tuple[int, int], Runs] = {}
 
     @property
     def held_bytes(self) -> int:
@@ -172,9 +172,9 @@ class CharacterRows:
 
     def of(self, state: int) -> dict[int, Ranges]:
         """Return the characters that lead from a state between characters to each other state."""
-        known = self._known.get(state)
+        known = self._cache.get(state)
         if known is None:
-            known = self._known[state] = {target: normalise(pairs) for target, pairs in self._pairs(state).items()}
+            known = self._cache[state] = {target: normalise(pairs) for target, pairs in self._pairs(state).items()}
             self._held += 500 + 200 * sum(map(len, known.values()))
         return known
 
@@ -199,16 +199,16 @@ class CharacterRows:
 
     def _runs(self, state: int, follow: int) -> Runs:
         """Return the states after the next `follow` bytes as runs: (offset at which the target changes, target)."""
-        known = self._inside.get((state, follow))
-        if known is None:
-            known = self._inside[state, follow] = []
+        runs = self._run_cache.get((state, follow))
+        if runs is None:
+            runs = self._run_cache[state, follow] = []
             width = 64 ** (follow - 1)
             for index, target in enumerate(self._row(state)[CONTINUATION.start : CONTINUATION.stop]):
                 below = [(0, target)] if follow == 1 or target < 0 else self._runs(target, follow - 1)
                 for begin, end in below:
-                    if not known or known[-1][1] != end:
-                        known.append((index * width + begin, end))
-        return known
+                    if not runs or runs[-1][1] != end:
+                        runs.append((index * width + begin, end))
+        return runs
 
 
 @cached_growing(64, 64 << 20)

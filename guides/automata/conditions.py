@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...kernels.answers import DEAD, EXHAUSTED, FULL
 from ...kernels.jit.compiling import call
 from ...kernels.subsets import BITS, COUNT, MAX_STEPS, STEPS, find_subsets, start_subsets
-from ...kernels.subsets import Positions as SideBySide
+from ...kernels.subsets import Positions as KernelPositions
 from ..limits import spend, spend_growth
 from ..syntax import Node, Ranges
 from .charsets import bits, partition, sets_of, single
@@ -69,28 +69,28 @@ class JointConditions:
         follow = np.zeros((words * BITS, widest), np.uint32)
         last, everything = np.zeros(words, np.uint32), np.zeros(words, np.uint32)
         of_atom = np.zeros((len(self.atoms), words), np.uint32)
-        whole = np.full(len(machines), -1, np.int32)
+        universal = np.full(len(machines), -1, np.int32)
         for number, (machine, count) in enumerate(zip(machines, counts, strict=True)):
             start = int(first[number])
-            own = slice(start, start + count)
+            span = slice(start, start + count)
             follow[start * BITS : start * BITS + len(machine.follow), :count] = _words(machine.follow, count)
-            of_atom[:, own] = _words(machine.of_atom, count)
-            last[own], everything[own] = _words([machine.last, machine.universal], count)
+            of_atom[:, span] = _words(machine.of_atom, count)
+            last[span], everything[span] = _words([machine.last, machine.universal], count)
             if machine.universal:
-                whole[number] = start * BITS + machine.universal.bit_length() - 1
-        self.positions = SideBySide(follow, of_atom, last, everything, first, whole)
+                universal[number] = start * BITS + machine.universal.bit_length() - 1
+        self.positions = KernelPositions(follow, of_atom, last, everything, first, universal)
 
 
-def automaton(together: JointConditions, wanted: ListOf[bool], max_states: int = MAX_SUBSETS) -> Automaton:
+def automaton(joint: JointConditions, wanted: ListOf[bool], max_states: int = MAX_SUBSETS) -> Automaton:
     """Build the automaton of the strings that are in all wanted languages and in no other one.
 
     Raises LimitError if that takes more than `max_states` states.
     """
     if not wanted:
-        return Automaton(together.atoms, [[0]], [True])
-    asked = np.array(wanted, np.uint8)
-    edges, met = _all_subsets(together.positions, asked, len(together.atoms), max_states)
-    return Automaton(together.atoms, edges.tolist(), (met == asked).all(1).tolist())
+        return Automaton(joint.atoms, [[0]], [True])
+    wanted_flags = np.array(wanted, np.uint8)
+    edges, accepted = _build_subsets(joint.positions, wanted_flags, len(joint.atoms), max_states)
+    return Automaton(joint.atoms, edges.tolist(), (accepted == wanted_flags).all(1).tolist())
 
 
 def _words(numbers: ListOf[int], count: int) -> NDArray[np.uint32]:
@@ -99,22 +99,22 @@ def _words(numbers: ListOf[int], count: int) -> NDArray[np.uint32]:
     return np.frombuffer(data, "<u4").reshape(len(numbers), count)
 
 
-def _all_subsets(
-    read: SideBySide, wanted: NDArray[np.uint8], atoms: int, max_states: int
+def _build_subsets(
+    positions: KernelPositions, wanted: NDArray[np.uint8], atoms: int, max_states: int
 ) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
     """Return the state after each atom, int32 [states, atoms], DEAD if none, and each state's accepted languages."""
     most = max_states + atoms + 1
     room = min(FIRST_ROOM + atoms, most)
-    words = len(read.last)
+    words = len(positions.last)
     states = np.empty((room, words + len(wanted)), np.uint32)
     edges = np.empty((room, atoms), np.int32)
     index = np.full(1 << (2 * most).bit_length(), DEAD, np.int32)
     progress = np.zeros(4, np.int64)
     progress[COUNT] = 1
     progress[MAX_STEPS] = STEPS_AT_ONCE
-    call(start_subsets, read, states, index)
+    call(start_subsets, positions, states, index)
     while True:
-        answer = call(find_subsets, read, wanted, states, edges, index, progress)
+        answer = call(find_subsets, positions, wanted, states, edges, index, progress)
         count = int(progress[COUNT])
         spend(int(progress[STEPS]))
         progress[STEPS] = 0
@@ -123,12 +123,12 @@ def _all_subsets(
         if answer == FULL:
             room = min(2 * room, most)
             spend_growth(room, room * 4 * (words + atoms))
-            states, edges = _enlarged(states, room), _enlarged(edges, room)
+            states, edges = _enlarge(states, room), _enlarge(edges, room)
         elif answer != EXHAUSTED:
             return edges[:count], states[:count, words:]
 
 
-def _enlarged(array: NDArray[Any], room: int) -> NDArray[Any]:
+def _enlarge(array: NDArray[Any], room: int) -> NDArray[Any]:
     """Copy an array to one with `room` rows."""
     larger = np.empty((room, array.shape[1]), array.dtype)
     larger[: len(array)] = array

@@ -54,21 +54,21 @@ def minimise(transitions: NDArray[np.int32], accepting: NDArray[np.bool_]) -> Mi
     largest part of a split class keeps its label, so that a state changes its label O(log n) times, and only
     predecessors of relabelled states are examined again.
     """
-    columns = _different_columns(transitions)
+    columns = _distinct_columns(transitions)
     before = _Predecessors(transitions[:, columns])
-    kept = _reaching(before, accepting)
+    live = _live_states(before, accepting)
     numbers = np.full(len(accepting) + 1, -1, np.int32)  # the last entry serves index -1
-    numbers[kept] = np.arange(len(kept))
-    transitions, accepting = numbers[transitions[kept]], accepting[kept]
-    labels = _labels(transitions[:, columns], accepting)
+    numbers[live] = np.arange(len(live))
+    transitions, accepting = numbers[transitions[live]], accepting[live]
+    labels = _label_states(transitions[:, columns], accepting)
     _, first = np.unique(labels, return_index=True)
-    kept = np.sort(first)
+    firsts = np.sort(first)
     numbers = np.full(len(labels) + 1, -1, np.int32)
-    numbers[:-1] = np.searchsorted(kept, first[labels])
-    return numbers[transitions[kept]], accepting[kept]
+    numbers[:-1] = np.searchsorted(firsts, first[labels])
+    return numbers[transitions[firsts]], accepting[firsts]
 
 
-def _different_columns(transitions: NDArray[np.int32]) -> list[int]:
+def _distinct_columns(transitions: NDArray[np.int32]) -> list[int]:
     """Return the indices of the distinct columns."""
     spend(STEPS_PER_TRANSITION * transitions.size)
     return list({column.tobytes(): number for number, column in reversed(list(enumerate(transitions.T)))}.values())
@@ -94,7 +94,7 @@ class _Predecessors:
         return np.unique(self._sources[begins + np.arange(len(begins))])
 
 
-def _reaching(before: _Predecessors, accepting: NDArray[np.bool_]) -> Longs:
+def _live_states(before: _Predecessors, accepting: NDArray[np.bool_]) -> Longs:
     """Return the states that reach an accepting one, and state 0."""
     alive = accepting.copy()
     fresh = np.flatnonzero(accepting)
@@ -106,7 +106,7 @@ def _reaching(before: _Predecessors, accepting: NDArray[np.bool_]) -> Longs:
     return np.flatnonzero(alive)
 
 
-def _labels(transitions: NDArray[np.int32], accepting: NDArray[np.bool_]) -> Longs:
+def _label_states(transitions: NDArray[np.int32], accepting: NDArray[np.bool_]) -> Longs:
     """Label each state, equally for equivalent states; labels are 0 to n - 1."""
     before = _Predecessors(transitions)
     _, found = np.unique(accepting, return_inverse=True)
@@ -116,13 +116,13 @@ def _labels(transitions: NDArray[np.int32], accepting: NDArray[np.bool_]) -> Lon
     while len(changed):
         touched = before.of(changed)
         moved: list[int] = []
-        for label, parts in _parts(touched, transitions, labels).items():
+        for label, parts in _split_by_successors(touched, transitions, labels).items():
             # The untouched states of this label are one part: their successors' labels are unchanged.
-            rest = sizes[label] - sum(map(len, parts))
+            untouched = sizes[label] - sum(map(len, parts))
             parts.sort(key=len)
-            if rest < len(parts[-1]):
+            if untouched < len(parts[-1]):
                 parts.pop()
-                if rest:
+                if untouched:
                     parts.append(np.setdiff1d(np.flatnonzero(labels == label), touched, assume_unique=True).tolist())
             for members in parts:
                 labels[members] = len(sizes)
@@ -133,16 +133,16 @@ def _labels(transitions: NDArray[np.int32], accepting: NDArray[np.bool_]) -> Lon
     return labels[:-1]
 
 
-def _parts(states: Longs, transitions: NDArray[np.int32], labels: Longs) -> dict[int, list[list[int]]]:
+def _split_by_successors(states: Longs, transitions: NDArray[np.int32], labels: Longs) -> dict[int, list[list[int]]]:
     """Split the given states of each label into parts whose successors have equal labels."""
     rows = np.concatenate([labels[states, None], labels[transitions[states]]], axis=1)
     spend(STEPS_PER_STATE * len(states) + STEPS_PER_TRANSITION * rows.size)
     keys, width = rows.tobytes(), rows.itemsize * rows.shape[1]
-    alike: dict[bytes, list[int]] = {}
+    groups: dict[bytes, list[int]] = {}
     for place, state in enumerate(states.tolist()):
-        alike.setdefault(keys[place * width : (place + 1) * width], []).append(state)
+        groups.setdefault(keys[place * width : (place + 1) * width], []).append(state)
     parts: dict[int, list[list[int]]] = {}
-    for members in alike.values():
+    for members in groups.values():
         parts.setdefault(labels.item(members[0]), []).append(members)
     return parts
 
@@ -195,8 +195,8 @@ class Dfa:
 
     def minimised(self) -> Dfa:
         """Return the minimal automaton of the same language, in breadth-first order."""
-        _, whole = self.breadth_first()
-        return Dfa(*minimise(whole.transitions, whole.accepting), 0).breadth_first()[1]
+        _, ordered = self.breadth_first()
+        return Dfa(*minimise(ordered.transitions, ordered.accepting), 0).breadth_first()[1]
 
 
 def byte_runs(row: NDArray[np.int32]) -> list[tuple[int, int, int]]:

@@ -91,9 +91,9 @@ class PositionAutomaton:
         self._classes = classes
         self._sets = [0]
         self.follow = [0]
-        whole = self._add(node)
-        self.follow[0] = whole.first
-        self.last = whole.last | (1 if whole.nullable else 0)
+        root = self._add(node)
+        self.follow[0] = root.first
+        self.last = root.last | (1 if root.nullable else 0)
         self.of_atom = [0] * atoms
         self.universal = 0
         every = (1 << atoms) - 1
@@ -138,8 +138,8 @@ class PositionAutomaton:
     def _add(self, node: Node) -> PositionPart:
         match node:
             case Chars(ranges):
-                here = self._position(ranges)
-                return PositionPart(False, here, here)
+                position = self._position(ranges)
+                return PositionPart(False, position, position)
             case Literal(data):
                 return self._literal(data.decode())
             case Sequence(items):
@@ -192,9 +192,9 @@ class PositionAutomaton:
         ends = dict.fromkeys(rows, 0)
         for state, row in rows.items():
             for target, ranges in row.items():
-                here = self._position(ranges)
-                begins[state] |= here
-                ends[target] |= here
+                position = self._position(ranges)
+                begins[state] |= position
+                ends[target] |= position
         last = 0
         for state in rows:
             self._link(ends[state], begins[state])
@@ -216,8 +216,8 @@ class Subsets:
         self.atoms = atoms
         self._of_atom, self._universal = positions.of_atom, positions.universal
         self._numbers: dict[tuple[int, bool], int] = {}
-        self._after: dict[int, int] = {0: DEAD}
-        self._befores: list[int] = []
+        self._state_of: dict[int, int] = {0: DEAD}
+        self._follow_sets: list[int] = []
         self._rows: list[list[int] | None] = []
         self.accepting: list[bool] = []
         self.everything = DEAD
@@ -226,7 +226,7 @@ class Subsets:
 
     def _number(self, reached: int) -> int:
         """Return the state in which these positions have been reached."""
-        known = self._after.get(reached)
+        known = self._state_of.get(reached)
         if known is None:
             follow = 0
             universal = reached & self._universal
@@ -238,19 +238,19 @@ class Subsets:
             if known is None:
                 known = len(self.accepting)
                 self._numbers[key] = known
-                self._befores.append(follow)
+                self._follow_sets.append(follow)
                 self._rows.append(None)
                 self.accepting.append(key[1])
             if universal:
                 self.everything = known
-            self._after[reached] = known
+            self._state_of[reached] = known
         return known
 
     def row(self, state: int) -> list[int]:
         """Return the state after each atom."""
         known = self._rows[state]
         if known is None:
-            follow, universal, after = self._befores[state], self._universal, self._after
+            follow, universal, after = self._follow_sets[state], self._universal, self._state_of
             row: list[int] = []
             spend((20 + len(self._follow) // 32) * len(self._of_atom))
             for positions in self._of_atom:
@@ -280,11 +280,11 @@ class Subsets:
         if self._steps is None:
             self._steps = self._steps_from_positions()
         steps = self._steps
-        spend(10 * self._befores[state].bit_count())
+        spend(10 * self._follow_sets[state].bit_count())
         return (
             0
             if self.accepting[state]
-            else min((steps[position] for position in bits(self._befores[state])), default=NEVER)
+            else min((steps[position] for position in bits(self._follow_sets[state])), default=NEVER)
         )
 
     def _steps_from_positions(self) -> list[int]:
@@ -329,7 +329,7 @@ class Product:
     """The lazy product of several automata; states are numbered as they are met.
 
     machines: each over `atoms` atoms; a machine in DEAD stays there, and is part of the joint state like any other
-    settled: maps a joint state to its representative, or None for DEAD
+    representative: maps a joint state to its representative, or None for DEAD
     states: the joint states; `row` raises LimitError beyond `max_states` of them, if given
     """
 
@@ -337,12 +337,12 @@ class Product:
         self,
         machines: ListOf[AtomAutomaton],
         atoms: int,
-        settled: Callable[[Joint], Joint | None],
+        representative: Callable[[Joint], Joint | None],
         max_states: int | None = None,
     ) -> None:
         self._machines = machines
         self._atoms = atoms
-        self._settled = settled
+        self._representative = representative
         self._max_states = max_states
         start = (0,) * len(machines)
         self._numbers: dict[Joint, int] = {start: 0}
@@ -354,7 +354,7 @@ class Product:
         known = self._rows[state]
         if known is None:
             pairs = zip(self._machines, self.states[state], strict=True)
-            columns = [machine.row(at) if at >= 0 else self._nowhere for machine, at in pairs]
+            columns = [machine.row(at) if at >= 0 else self._dead_row for machine, at in pairs]
             spend((30 + 20 * len(columns)) * self._atoms)
             numbers = self._numbers
             row: list[int] = []
@@ -365,19 +365,19 @@ class Product:
         return known
 
     @cached_property
-    def _nowhere(self) -> list[int]:
+    def _dead_row(self) -> list[int]:
         return [DEAD] * self._atoms
 
     def _number(self, joint: Joint) -> int:
         """Number a joint state that was not met before."""
-        settled = self._settled(joint)
-        number = DEAD if settled is None else self._numbers.get(settled, len(self.states))
-        if settled is not None and number == len(self.states):
+        representative = self._representative(joint)
+        number = DEAD if representative is None else self._numbers.get(representative, len(self.states))
+        if representative is not None and number == len(self.states):
             if self._max_states is not None and number >= self._max_states:
                 raise too_many_states(self._max_states)
-            self.states.append(settled)
+            self.states.append(representative)
             self._rows.append(None)
-            self._numbers[settled] = number
+            self._numbers[representative] = number
         self._numbers[joint] = number
         return number
 

@@ -181,7 +181,7 @@ class RememberingGuide(LiftedGuide):
         return self._trails.states_bytes + EACH_STATE * len(self._spots)
 
     @property
-    def is_worn(self) -> bool:
+    def should_rebuild(self) -> bool:
         """True if the states, which are never freed, take so much memory that a new guide should replace this one."""
         return self._own_bytes > self._meter.limits.memory >> 2
 

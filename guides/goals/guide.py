@@ -264,7 +264,7 @@ class GoalGuide(StateTableGuide, Drawable):
     def _check(self, state: int) -> int:
         return self._joint.check(state)
 
-    def _made(self, state: int) -> Mask:
+    def _compute_mask(self, state: int) -> Mask:
         return self._mask(state, None)
 
     def _mask(self, state: int, left: int | None) -> Mask:

@@ -33,7 +33,7 @@ from .inlining import is_light
 # Alternatives examined as parts of other rules, per rule
 LOOKS = 8
 # Work per alternative
-STEPS_EACH = 500
+STEPS_PER_ALTERNATIVE = 500
 
 Times = tuple[int, int | None]
 
@@ -65,13 +65,13 @@ def without_ambiguity(rules: dict[str, Node]) -> dict[str, Node]:
     found = dict(rules)
     corners = _Corners(rules)
     lengths = cache(lambda: shortest_texts(rules, {}))
-    taken: set[str] = set()
+    merged: set[str] = set()
     for name in corners.recursive():
-        inner, alternatives = corners.alternatives(name, taken)
-        parts = _parts(name, alternatives, corners.target)
+        inner, alternatives = corners.alternatives(name, merged)
+        parts = _classify(name, alternatives, corners.target)
         if parts.is_ambiguous:
-            taken |= inner
-            found[name] = _loop(parts, bool(parts.repeated) and lengths().get(name) == 0, _sharing(name, found))
+            merged |= inner
+            found[name] = _loop(parts, bool(parts.repeated) and lengths().get(name) == 0, _make_sharing(name, found))
     return found
 
 
@@ -82,12 +82,12 @@ class _Corners:
         self._rules = rules
         self._targets = _targets(rules)
         self._ends: dict[str, set[str]] = {}
-        self._left = LOOKS
+        self._budget = LOOKS
         for name, body in rules.items():
             ends = _ends(body)
-            spend(STEPS_EACH * (1 + len(ends)))
+            spend(STEPS_PER_ALTERNATIVE * (1 + len(ends)))
             self._ends[name] = {end for end in map(self.target, ends) if end in rules}
-            self._left += LOOKS
+            self._budget += LOOKS
         self._component = _components(self._ends)
 
     def target(self, name: str) -> str:
@@ -99,7 +99,7 @@ class _Corners:
         sizes = Counter(self._component.values())
         return [name for name in self._rules if sizes[self._component[name]] > 1 or name in self._ends[name]]
 
-    def alternatives(self, name: str, taken: set[str]) -> tuple[set[str], list[Node]]:
+    def alternatives(self, name: str, merged: set[str]) -> tuple[set[str], list[Node]]:
         """Return the alternatives of a rule, including those of rules merged into it unless merged elsewhere.
 
         Also returns the merged rules.
@@ -110,13 +110,13 @@ class _Corners:
         while todo:
             node = todo.pop()
             if isinstance(node, Alternation) and _ends(node):
-                spend(STEPS_EACH * len(node.items))
-                self._left -= len(node.items) if inner else 0
+                spend(STEPS_PER_ALTERNATIVE * len(node.items))
+                self._budget -= len(node.items) if inner else 0
                 todo.extend(reversed(node.items))
                 continue
             other = self.target(node.name) if isinstance(node, Reference) else name
-            near = other != name and self._component.get(other) == self._component[name]
-            if near and other not in taken and other not in inner and self._left > 0:
+            is_on_cycle = other != name and self._component.get(other) == self._component[name]
+            if is_on_cycle and other not in merged and other not in inner and self._budget > 0:
                 inner.add(other)
                 todo.append(self._rules[other])
             else:
@@ -128,11 +128,11 @@ def _targets(rules: Mapping[str, Node]) -> dict[str, str]:
     """Return the end of the chain of references for each rule that is a single reference."""
     targets: dict[str, str] = {}
     for name in rules:
-        way: dict[str, None] = {}
-        while name not in targets and name not in way and isinstance(body := rules.get(name), Reference):
-            way[name] = None
+        chain: dict[str, None] = {}
+        while name not in targets and name not in chain and isinstance(body := rules.get(name), Reference):
+            chain[name] = None
             name = body.name
-        targets.update(dict.fromkeys(way, targets.get(name, name)))
+        targets.update(dict.fromkeys(chain, targets.get(name, name)))
     return targets
 
 
@@ -158,20 +158,20 @@ def _components(after: Mapping[str, Collection[str]]) -> dict[str, int]:
     order: dict[str, int] = {}
     low: dict[str, int] = {}
     component: dict[str, int] = {}
-    open_ones: list[str] = []
+    stack: list[str] = []
     for root in after:
         path = [(root, iter(after[root]))] if root not in order else []
         while path:
-            name, rest = path[-1]
+            name, successors = path[-1]
             if name not in order:
                 order[name] = low[name] = len(order)
-                open_ones.append(name)
-            inner = next(rest, None)
+                stack.append(name)
+            inner = next(successors, None)
             if inner is None:
                 path.pop()
                 if low[name] == order[name]:
                     while name not in component:
-                        component[open_ones.pop()] = order[name]
+                        component[stack.pop()] = order[name]
                 elif path:
                     outer = path[-1][0]
                     low[outer] = min(low[outer], low[name])
@@ -182,25 +182,25 @@ def _components(after: Mapping[str, Collection[str]]) -> dict[str, int]:
     return component
 
 
-def _parts(name: str, alternatives: Iterable[Node], target: Callable[[str], str]) -> Recursion:
+def _classify(name: str, alternatives: Iterable[Node], target: Callable[[str], str]) -> Recursion:
     """Classify the alternatives of a rule by where the rule itself is at their ends."""
     parts = Recursion([], [], [], [], [])
     kinds = {(True, True): parts.infix, (False, True): parts.prefix, (True, False): parts.postfix}
     for node in alternatives:
         items = node.items if isinstance(node, Sequence) else (node,)
-        times = [_times(item, name, target) for item in items]
+        times = [_repeat_bounds(item, name, target) for item in items]
         if items and None not in times:
             _add_repeated(parts, [each for each in times if each is not None])
             continue
-        befores, afters = _optional(times[0] if times else None), _optional(times[-1] if times else None)
+        befores, afters = _presence(times[0] if times else None), _presence(times[-1] if times else None)
         middle = items[befores != (False,) : len(items) - (afters != (False,))]
-        rest = node if len(middle) == len(items) else _row(middle)
+        stripped = node if len(middle) == len(items) else _sequence(middle)
         for kind in product(befores, afters):
-            kinds.get(kind, parts.others).append(rest)
+            kinds.get(kind, parts.others).append(stripped)
     return parts
 
 
-def _times(item: Node, name: str, target: Callable[[str], str]) -> Times | None:
+def _repeat_bounds(item: Node, name: str, target: Callable[[str], str]) -> Times | None:
     """Return the bounds of an item that is a repetition of the rule; None for any other item."""
     least, most = 1, 1
     if isinstance(item, Repeat):
@@ -208,7 +208,7 @@ def _times(item: Node, name: str, target: Callable[[str], str]) -> Times | None:
     return (least, most) if isinstance(item, Reference) and target(item.name) == name else None
 
 
-def _optional(times: Times | None) -> tuple[bool, ...]:
+def _presence(times: Times | None) -> tuple[bool, ...]:
     """Return all possibilities of whether the rule stands at an end, for an end item with these bounds."""
     if times == (1, 1):
         return (True,)
@@ -227,35 +227,35 @@ def _add_repeated(parts: Recursion, times: list[Times]) -> None:
 
 def _loop(parts: Recursion, nullable: bool, shared: Callable[[str, Node], Node]) -> Node:
     """Build the loop of a rule; `shared` makes nodes that may be duplicated."""
-    before = [Repeat(_any_of(parts.prefix), 0, None)] if parts.prefix else []
-    after = [Repeat(_any_of(parts.postfix), 0, None)] if parts.postfix else []
-    unit = shared("operand", _row([*before, _any_of(parts.others), *after]))
+    before = [Repeat(_alternation(parts.prefix), 0, None)] if parts.prefix else []
+    after = [Repeat(_alternation(parts.postfix), 0, None)] if parts.postfix else []
+    unit = shared("operand", _sequence([*before, _alternation(parts.others), *after]))
     if parts.repeated and (nullable or min(least for least, _ in parts.repeated) == 2):
-        return _separated(unit, [*parts.infix, EMPTY]) if parts.infix else Repeat(unit, 1, None)
-    row = _separated(unit, parts.infix) if parts.infix else unit
+        return _separated_list(unit, [*parts.infix, EMPTY]) if parts.infix else Repeat(unit, 1, None)
+    row = _separated_list(unit, parts.infix) if parts.infix else unit
     if not parts.repeated:
         return row
     row = shared("operands", row)
     more = [Repeat(row, least - 1, None if most is None else most - 1) for least, most in parts.repeated]
-    return _row([row, Repeat(_any_of(more), 0, None)])
+    return _sequence([row, Repeat(_alternation(more), 0, None)])
 
 
-def _separated(unit: Node, between: list[Node]) -> Node:
-    return _row([unit, Repeat(_row([_any_of(between), unit]), 0, None)])
+def _separated_list(unit: Node, between: list[Node]) -> Node:
+    return _sequence([unit, Repeat(_sequence([_alternation(between), unit]), 0, None)])
 
 
 # Nodes are not flattened into their parents: some stand for named terminals.
 
 
-def _row(items: Collection[Node]) -> Node:
+def _sequence(items: Collection[Node]) -> Node:
     return next(iter(items)) if len(items) == 1 else Sequence(tuple(items))
 
 
-def _any_of(items: Collection[Node]) -> Node:
+def _alternation(items: Collection[Node]) -> Node:
     return next(iter(items)) if len(items) == 1 else Alternation(tuple(items))
 
 
-def _sharing(name: str, rules: dict[str, Node]) -> Callable[[str, Node], Node]:
+def _make_sharing(name: str, rules: dict[str, Node]) -> Callable[[str, Node], Node]:
     """Return a function that makes a node duplicable: the node itself if small, else a reference to a new rule."""
 
     def shared(what: str, node: Node) -> Node:

@@ -47,7 +47,7 @@ _ESCAPE = re.compile(_CODES + r"([ntrbfave0/?\\\"'\[\]-]))")
 _ESCAPE_IN_SET = re.compile(_CODES + r"([ntrbfave0/?\\\"'\[\]^$.*+(){}|-]))")
 _CONTROLS = {"n": 10, "t": 9, "r": 13, "b": 8, "f": 12, "a": 7, "v": 11, "e": 27, "0": 0}
 _CAPTURE = re.compile(r'\[\s*+capture\s*+(?:=\s*+"([^"\\]++)"\s*+)?\]')
-_POINTED = re.compile(r"[\w.-]+")
+_DOTTED_NAME = re.compile(r"[\w.-]+")
 # Work to read a word and to parse it, and per character of a literal
 STEPS_PER_WORD, STEPS_PER_CHARACTER = 150, 30
 
@@ -161,7 +161,7 @@ class _Parser:
         while True:
             group = groups[-1]
             if self.mark("(") and self.tokens[self.at + 1].text == "=":
-                self.expected(group)
+                self.skip_lookahead(group)
             elif self.mark("("):
                 if len(groups) > self.max_depth:
                     self.too_deep()
@@ -173,13 +173,13 @@ class _Parser:
             elif group.opening is not None and self.mark(")"):
                 self.at += 1
                 groups.pop()
-                groups[-1].items.append(self.repeated(group.close()))
+                groups[-1].items.append(self.repetition(group.close()))
             elif group.opening is None and self.ends_rule():
                 return group.close()
             elif self.mark(",") and group.items:
                 self.at += 1
             else:
-                group.items.append(self.repeated(self.atom(owner, group)))
+                group.items.append(self.repetition(self.atom(owner, group)))
 
     def capture(self, rule: str) -> str:
         """Return the name of a capture: `[capture="name"]`, or the rule's for `[capture]`. Refuses other attributes."""
@@ -194,7 +194,7 @@ class _Parser:
         reason = NO_CAPTURE_NAME if "capture" in token.text else f"{token.text} is no attribute; rules have [capture]"
         raise GrammarError(reason, self.text, token.offset)
 
-    def expected(self, group: _Group) -> None:
+    def skip_lookahead(self, group: _Group) -> None:
         """Skip a lookahead `(= ...)` at the end of a rule: it does not change the language."""
         opening = self.token
         self.at += 2
@@ -283,7 +283,7 @@ class _Parser:
             self.fail(f"')' to close the '(' of line {self.line(group.opening)}")
         self.fail(f"a string, a set of characters, a name, a bracket or '|' in {owner!r}")
 
-    def repeated(self, item: Node) -> Node:
+    def repetition(self, item: Node) -> Node:
         """Apply the operators that follow an item."""
         for _ in range(self.max_depth):
             if self.mark("?", "*", "+"):
@@ -366,7 +366,7 @@ class _Parser:
 
 def _tokenize(text: str) -> list[_Token]:
     tokens: list[_Token] = []
-    pointed = {name for name in _RULE.findall(text) if "." in name}
+    dotted = {name for name in _RULE.findall(text) if "." in name}
     offset = 0
     closes = True
     while offset < len(text):
@@ -379,11 +379,11 @@ def _tokenize(text: str) -> list[_Token]:
                 continue
         match = _PATTERN.match(text, offset)
         if match is None:
-            raise GrammarError(_complaint(text[offset]), text, offset)
+            raise GrammarError(_character_message(text[offset]), text, offset)
         kind, end = str(match.lastgroup), match.end()
-        if kind == "name" and pointed:
-            whole = _POINTED.match(text, offset)
-            end = whole.end() if whole is not None and whole.group() in pointed else end
+        if kind == "name" and dotted:
+            dotted_name = _DOTTED_NAME.match(text, offset)
+            end = dotted_name.end() if dotted_name is not None and dotted_name.group() in dotted else end
         if kind != "blank":
             tokens.append(_Token(kind, text[offset:end], offset))
         offset = end
@@ -391,18 +391,18 @@ def _tokenize(text: str) -> list[_Token]:
     return tokens
 
 
-def _complaint(found: str) -> str:
-    if found in "\"'":
-        return f"a string that does not end on its line; expected a closing {found}"
-    if found == "[":
+def _character_message(character: str) -> str:
+    if character in "\"'":
+        return f"a string that does not end on its line; expected a closing {character}"
+    if character == "[":
         return "a set of characters that does not end on its line; expected a closing ]"
-    if found == "{":
+    if character == "{":
         return "expected a number of repeats: {m}, {m,} or {m,n}"
-    if found == "<":
+    if character == "<":
         return "a special token is written without blanks, <think>, or by its id, <[1000]>"
-    if found == "!":
+    if character == "!":
         return f"any token but some is {NO_TEXT}"
-    return f"unexpected character {found!r}; expected a name, a string, a set of characters or an operator"
+    return f"unexpected character {character!r}; expected a name, a string, a set of characters or an operator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,17 +459,17 @@ class MacroCall:
             self.fail(f"{what} must be ids of tokens, such as 128010")
         return found
 
-    def only(self, *names: str) -> None:
+    def check_names(self, *names: str) -> None:
         """Raise GrammarError for arguments with other names."""
         for name in self.named:
             if name not in names:
-                known = f"its named arguments are {', '.join(names)}" if names else "this macro has no named arguments"
-                self.fail(f"the argument {name!r} is not supported; {known}")
+                hint = f"its named arguments are {', '.join(names)}" if names else "this macro has no named arguments"
+                self.fail(f"the argument {name!r} is not supported; {hint}")
 
 
 def _tag_dispatch(call: MacroCall) -> Node:
     """Return free text with triggers that begin rules; it contains no other trigger and no excluded text."""
-    call.only("loop_after_dispatch", "excludes")
+    call.check_names("loop_after_dispatch", "excludes")
     rules: dict[str, list[Node]] = {}
     for pair in call.values:
         if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], Word)):
@@ -482,14 +482,14 @@ def _tag_dispatch(call: MacroCall) -> Node:
                 call.fail(
                     f"the trigger {trigger!r} is a part of the trigger {other!r}; no trigger may contain another one"
                 )
-    given = call.named.get("excludes", ())
-    excluded = call.texts(given if isinstance(given, tuple) else (given,), "the excluded texts of TagDispatch")
+    excludes = call.named.get("excludes", ())
+    excluded = call.texts(excludes if isinstance(excludes, tuple) else (excludes,), "the excluded texts of TagDispatch")
     free = free_of([*rules, *excluded])
     parts = [InOrder((up_to(each, list(rules), excluded), Alternation(tuple(after)))) for each, after in rules.items()]
-    return _dispatched(call, free, parts)
+    return _dispatch(call, free, parts)
 
 
-def _dispatched(call: MacroCall, free: Node, parts: Sequence[Node]) -> Node:
+def _dispatch(call: MacroCall, free: Node, parts: Sequence[Node]) -> Node:
     """Return parts, each beginning with free text, and free text at the end; any number of parts, or at most one."""
     loops = call.named.get("loop_after_dispatch", Word("true", 0))
     if not isinstance(loops, Word) or loops.text not in ("true", "false"):
@@ -501,24 +501,24 @@ def _dispatched(call: MacroCall, free: Node, parts: Sequence[Node]) -> Node:
 
 def _token_tag_dispatch(call: MacroCall) -> Node:
     """Return text with tokens that begin rules. Excluded tokens become special tokens, which free text lacks."""
-    call.only("loop_after_dispatch", "excludes")
+    call.check_names("loop_after_dispatch", "excludes")
     parts: list[Node] = []
     for pair in call.values:
         if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], Word)):
             call.fail("each argument of TokenTagDispatch must be a token with its rule, as in (128010, tool)")
         parts.append(InOrder((ANY_TEXT, call.special(call.tokens(pair[:1], "triggers")), call.refer(pair[1]))))
-    given = call.named.get("excludes", ())
-    if given != ():
+    excludes = call.named.get("excludes", ())
+    if excludes != ():
         excluded = call.tokens(
-            given if isinstance(given, tuple) else (given,), "the excluded tokens of TokenTagDispatch"
+            excludes if isinstance(excludes, tuple) else (excludes,), "the excluded tokens of TokenTagDispatch"
         )
         call.special(excluded)  # makes them special tokens
-    return _dispatched(call, ANY_TEXT, parts)
+    return _dispatch(call, ANY_TEXT, parts)
 
 
 def _substring(call: MacroCall) -> Node:
     """Return consecutive texts of the list, or none."""
-    call.only()
+    call.check_names()
     pieces = call.texts([text for text in call.values if text != ""], "the arguments of Substring")
     quote = Quote("".join(pieces), tuple(map(len, pieces))) if pieces else None
     return EMPTY if quote is None else Alternation((EMPTY, call.quote(quote)))
@@ -526,7 +526,7 @@ def _substring(call: MacroCall) -> Node:
 
 def _regex(call: MacroCall) -> Node:
     """Return the language of a pattern as a whole; classes are ASCII, and the dot matches line ends."""
-    call.only()
+    call.check_names()
     if len(call.values) != 1 or not isinstance(call.values[0], str):
         call.fail("Regex takes one pattern, a text in double quotes")
     try:
@@ -537,7 +537,7 @@ def _regex(call: MacroCall) -> Node:
 
 def _token(call: MacroCall) -> Node:
     """Return one of the tokens."""
-    call.only()
+    call.check_names()
     return call.special(call.tokens(call.values, "the arguments of Token"))
 
 

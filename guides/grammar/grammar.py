@@ -92,15 +92,15 @@ def check(grammar: Grammar) -> list[str]:
     if grammar.start not in grammar.rules:
         known = ", ".join(islice(map(render_name, grammar.rules), _SHOWN)) or "none"
         reason = f"there is no rule named {grammar.start!r} to start from; there are {known}"
-        raise GrammarError(reason, *_place(grammar, None))
+        raise GrammarError(reason, *_error_place(grammar, None))
     for rule, body in grammar.rules.items():
         for node in _nodes(body):
             if isinstance(node, Reference) and node.name not in grammar.rules and node.name not in grammar.parts:
                 message = f"rule {rule!r} refers to {node.name!r}, which is not defined"
-                raise GrammarError(message, *_place(grammar, rule, node.name))
+                raise GrammarError(message, *_error_place(grammar, rule, node.name))
             if isinstance(node, Literal) and not _is_text(node.data):
                 message = f"rule {rule!r} has the literal {node.data!r}; literals are whole characters of UTF-8"
-                raise GrammarError(message, *_place(grammar, rule))
+                raise GrammarError(message, *_error_place(grammar, rule))
     reached = reachable(grammar)
     lengths = shortest_texts(grammar.rules, dict.fromkeys(grammar.parts, 1))
     endless = [name for name in grammar.rules if name in reached and name not in lengths]
@@ -114,20 +114,20 @@ def _check_captures(grammar: Grammar, lengths: Mapping[str, int]) -> None:
     """Raise GrammarError for captures of undefined rules, and of left-recursive rules."""
     for rule in {**grammar.captures, **grammar.stops}:
         if rule not in grammar.rules:
-            raise GrammarError(f"there is no rule {rule!r} to be captured", *_place(grammar, None))
-        begun = set(_beginnings(grammar.rules[rule], lengths))
-        todo = list(begun)
+            raise GrammarError(f"there is no rule {rule!r} to be captured", *_error_place(grammar, None))
+        leftmost = set(_leftmost_rules(grammar.rules[rule], lengths))
+        todo = list(leftmost)
         while todo:
             name = todo.pop()
-            new = set(_beginnings(grammar.rules.get(name, EMPTY), lengths)) - begun
-            begun |= new
+            new = set(_leftmost_rules(grammar.rules.get(name, EMPTY), lengths)) - leftmost
+            leftmost |= new
             todo += new
-        if rule in begun:
+        if rule in leftmost:
             reason = f"the rule {rule!r} has a capture and is left-recursive; capture a rule around it"
-            raise GrammarError(reason, *_place(grammar, rule))
+            raise GrammarError(reason, *_error_place(grammar, rule))
 
 
-def _beginnings(node: Node, lengths: Mapping[str, int]) -> Iterator[str]:
+def _leftmost_rules(node: Node, lengths: Mapping[str, int]) -> Iterator[str]:
     """Yield the rules that a text of the node may begin with. lengths: of the shortest texts of rules"""
     todo = [node]
     while todo:
@@ -188,12 +188,12 @@ def reachable(grammar: Grammar) -> set[str]:
     return reached
 
 
-def shortest_texts(rules: Mapping[str, Node], known: Mapping[str, int]) -> dict[str, int]:
+def shortest_texts(rules: Mapping[str, Node], known_lengths: Mapping[str, int]) -> dict[str, int]:
     """Return the fewest bytes of each rule's texts, at most NEVER; rules without a text are left out.
 
-    known: those of rules without a body
+    known_lengths: those of rules without a body
     """
-    return _Lengths(rules, known).found()
+    return _Lengths(rules, known_lengths).compute()
 
 
 class _Lengths:
@@ -203,9 +203,9 @@ class _Lengths:
     algorithm" (1977) applies. A node shared by several rules is one node.
     """
 
-    def __init__(self, rules: Mapping[str, Node], known: Mapping[str, int]) -> None:
+    def __init__(self, rules: Mapping[str, Node], known_lengths: Mapping[str, int]) -> None:
         self._rules = rules
-        self._number = {name: i for i, name in enumerate((*rules, *known))}
+        self._number = {name: i for i, name in enumerate((*rules, *known_lengths))}
         # By number: rules first, then syntax nodes
         count = len(self._number)
         self._parents: list[list[int]] = [[] for _ in range(count)]
@@ -214,48 +214,48 @@ class _Lengths:
         self._length = [0] * count  # sum of its settled parts
         self._settled = [False] * count
         self._queue: list[tuple[int, int]] = []
-        for name, length in known.items():
+        for name, length in known_lengths.items():
             self._offer(self._number[name], length)
 
-    def found(self) -> dict[str, int]:
+    def compute(self) -> dict[str, int]:
         """Return the fewest bytes of each rule."""
-        self._read()
+        self._read_rules()
         lengths: dict[str, int] = {}
         names = list(self._number)
         while self._queue:
-            length, this = heapq.heappop(self._queue)
-            if self._settled[this]:
+            length, number = heapq.heappop(self._queue)
+            if self._settled[number]:
                 continue
-            self._settled[this] = True
-            if this < len(names):
-                lengths[names[this]] = length
-            for parent in self._parents[this]:
+            self._settled[number] = True
+            if number < len(names):
+                lengths[names[number]] = length
+            for parent in self._parents[number]:
                 if not self._settled[parent]:
                     self._offer(parent, length)
         return lengths
 
-    def _offer(self, whole: int, length: int) -> None:
+    def _offer(self, parent: int, length: int) -> None:
         """Report a settled part to a node: the last part of a sequence settles it, the first one any other node."""
-        length += self._length[whole]
-        if self._waits[whole] > 1:
-            self._waits[whole] -= 1
-            self._length[whole] = length
+        length += self._length[parent]
+        if self._waits[parent] > 1:
+            self._waits[parent] -= 1
+            self._length[parent] = length
         else:
-            heapq.heappush(self._queue, (min(NEVER, self._times[whole] * length), whole))
+            heapq.heappush(self._queue, (min(NEVER, self._times[parent] * length), parent))
 
-    def _read(self) -> None:
+    def _read_rules(self) -> None:
         """Number the syntax nodes that have parts, and queue nodes settled by leaves."""
         seen: dict[int, int] = {}
         todo: list[tuple[Node, int]] = []
         for name, body in self._rules.items():
-            self._take(body, self._number[name], todo)
+            self._add_part(body, self._number[name], todo)
         while todo:
             node, parent = todo.pop()
-            this = seen.get(id(node))
-            if this is not None:
-                self._parents[this].append(parent)
+            number = seen.get(id(node))
+            if number is not None:
+                self._parents[number].append(parent)
                 continue
-            this = seen[id(node)] = len(self._parents)
+            number = seen[id(node)] = len(self._parents)
             spend(STEPS_PER_LENGTH)
             parts = children(node)
             self._parents.append([parent])
@@ -264,17 +264,17 @@ class _Lengths:
             self._length.append(0)
             self._settled.append(False)
             for part in parts:
-                self._take(part, this, todo)
+                self._add_part(part, number, todo)
 
-    def _take(self, part: Node, whole: int, todo: list[tuple[Node, int]]) -> None:
+    def _add_part(self, part: Node, parent: int, todo: list[tuple[Node, int]]) -> None:
         """Process a part: a leaf at once, others later. Rules without a body and a length have no text."""
         if isinstance(part, Reference):
             if part.name in self._number:
-                self._parents[self._number[part.name]].append(whole)
+                self._parents[self._number[part.name]].append(parent)
         elif children(part) and not (isinstance(part, Repeat) and part.min == 0):
-            todo.append((part, whole))
+            todo.append((part, parent))
         elif (length := _length_without_parts(part)) is not None:
-            self._offer(whole, length)
+            self._offer(parent, length)
 
 
 def _length_without_parts(node: Node) -> int | None:
@@ -306,7 +306,7 @@ def _with_line(grammar: Grammar, name: str) -> str:
     return f"{render_name(name)} (line {line})" if line else render_name(name)
 
 
-def _place(grammar: Grammar, rule: str | None, name: str | None = None) -> tuple[str, int]:
+def _error_place(grammar: Grammar, rule: str | None, name: str | None = None) -> tuple[str, int]:
     """Return the text to show in an error, and the offset of `name` in the definition of `rule`."""
     text = grammar.source or str(grammar)
     if rule is None:
@@ -315,11 +315,11 @@ def _place(grammar: Grammar, rule: str | None, name: str | None = None) -> tuple
         lines = text.split("\n")[: grammar.lines.get(rule, 1) - 1]
         begin = sum(len(line) + 1 for line in lines)
     else:
-        begin = len(render_rules({n: grammar.rules[n] for n in _before(grammar, rule)}))
+        begin = len(render_rules({n: grammar.rules[n] for n in _rules_before(grammar, rule)}))
     at = text.find(name, begin) if name else begin
     return text, at if at >= 0 else begin
 
 
-def _before(grammar: Grammar, rule: str) -> list[str]:
+def _rules_before(grammar: Grammar, rule: str) -> list[str]:
     names = list(grammar.rules)
     return names[: names.index(rule)]

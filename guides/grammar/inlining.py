@@ -25,7 +25,7 @@ def inlined(grammar: Grammar) -> dict[str, Node]:
     rules: dict[str, Node] = {}
     small: dict[str, Node] = {}
     for name in _innermost_first(grammar):
-        body = rules[name] = substituted(grammar.rules[name], small)
+        body = rules[name] = substitute(grammar.rules[name], small)
         if is_light(body) and next(references(body), None) is None:
             small[name] = body
     return rules
@@ -51,8 +51,8 @@ def _innermost_first(grammar: Grammar) -> Iterator[str]:
     entered = {grammar.start, *grammar.parts}
     path = [(grammar.start, references(grammar.rules[grammar.start]))]
     while path:
-        name, rest = path[-1]
-        inner = next((inner for inner in rest if inner not in entered), None)
+        name, callees = path[-1]
+        inner = next((inner for inner in callees if inner not in entered), None)
         if inner is None:
             path.pop()
             yield name
@@ -61,19 +61,19 @@ def _innermost_first(grammar: Grammar) -> Iterator[str]:
             path.append((inner, references(grammar.rules[inner])))
 
 
-def substituted(node: Node, small: Mapping[str, Node]) -> Node:
+def substitute(node: Node, small: Mapping[str, Node]) -> Node:
     """Return the node with references to these rules replaced by their bodies; unchanged parts are shared."""
     spend(STEPS_PER_NODE)
     match node:
         case Reference(name):
             return small.get(name, node)
         case Sequence(items) | Alternation(items):
-            changed = [substituted(item, small) for item in items]
+            changed = [substitute(item, small) for item in items]
             if all(map(is_, items, changed)):
                 return node
             return type(node)(tuple(changed))
         case Repeat(item, least, most):
-            replaced = substituted(item, small)
+            replaced = substitute(item, small)
             return node if replaced is item else Repeat(replaced, least, most)
         case _:
             return node

@@ -70,17 +70,17 @@ def _parts(node: Node, level: int) -> list[str | tuple[Node, int]]:
         case Repeat(inner, low, high):
             return [(inner, _ATOM), _count(low, high)]
         case Sequence(items):
-            return _joined(items, " ", _SEQUENCE, level)
+            return _join(items, " ", _SEQUENCE, level)
         case Alternation(items):
-            return _joined(items, " | ", _ALTERNATION, level)
+            return _join(items, " | ", _ALTERNATION, level)
 
 
-def _joined(items: tuple[Node, ...], separator: str, own: int, level: int) -> list[str | tuple[Node, int]]:
+def _join(items: tuple[Node, ...], separator: str, precedence: int, level: int) -> list[str | tuple[Node, int]]:
     parts: list[str | tuple[Node, int]] = []
     for item in items:
-        parts += [separator, (item, own + 1)]
-    parts[0] = "(" if own < level else ""
-    parts.append(")" if own < level else "")
+        parts += [separator, (item, precedence + 1)]
+    parts[0] = "(" if precedence < level else ""
+    parts.append(")" if precedence < level else "")
     return parts
 
 

@@ -67,8 +67,8 @@ class MarkedPieces:
         """
         with self._lock, Meter(self._limits):
             try:
-                pieces = [MarkedPiece(self._names[number], begin, end) for number, begin, end in self._found(data)]
-                return [piece if piece.rule in self._grammar.parts else self._ended(piece, data) for piece in pieces]
+                pieces = [MarkedPiece(self._names[number], begin, end) for number, begin, end in self._find(data)]
+                return [piece if piece.rule in self._grammar.parts else self._trim(piece, data) for piece in pieces]
             except BaseException:
                 self._graphs.clear()  # an interrupt may have left one inconsistent
                 raise
@@ -82,11 +82,11 @@ class MarkedPieces:
             grammar = self._grammar
             rules = grammar.rules if body is None else {**grammar.rules, str(rule): body}
             self._graphs[rule] = self._lower(
-                self._marked() if rule is None else replace(grammar, rules=rules, start=rule)
+                self._marked_grammar() if rule is None else replace(grammar, rules=rules, start=rule)
             )
         return ChartAutomaton(*self._graphs[rule])
 
-    def _marked(self) -> Grammar:
+    def _marked_grammar(self) -> Grammar:
         """Return the grammar with markers around the texts of its rules and parts of these names."""
         rules, parts = dict(self._grammar.rules), dict(self._grammar.parts)
         for number, name in enumerate(self._names):
@@ -100,35 +100,35 @@ class MarkedPieces:
             rules[name] = Sequence((Literal(marker), inside, Literal(_CLOSE)))
         return replace(self._grammar, rules=rules, parts=parts)
 
-    def _found(self, data: bytes) -> list[tuple[int, int, int]]:
+    def _find(self, data: bytes) -> list[tuple[int, int, int]]:
         automaton = self._automaton(None)
-        todo: list[tuple[int, int, _Trail | None]] = [(0, automaton.start, None)]
+        todo: list[tuple[int, int, _Markers | None]] = [(0, automaton.start, None)]
         failed: set[tuple[int, int]] = set()
         while todo:
             spend(STEPS_PER_PLACE)
-            place, state, trail = todo.pop()
+            place, state, markers = todo.pop()
             if place == len(data) and automaton.is_accepting(state):
-                return _closed(trail)
+                return _pieces_between(markers)
             if (place, state) not in failed:
                 failed.add((place, state))
-                todo += reversed(list(self._after(automaton, data, place, state, trail)))
+                todo += reversed(list(self._continuations(automaton, data, place, state, markers)))
         return []
 
-    def _after(
-        self, automaton: ChartAutomaton, data: bytes, place: int, state: int, trail: _Trail | None
-    ) -> Iterator[tuple[int, int, _Trail | None]]:
+    def _continuations(
+        self, automaton: ChartAutomaton, data: bytes, place: int, state: int, markers: _Markers | None
+    ) -> Iterator[tuple[int, int, _Markers | None]]:
         """Yield the continuations of a position: a piece begins, a byte is read, a piece ends."""
-        for number, after in self._begun(automaton, state):
-            yield place, after, _Trail(number, place, trail)
+        for number, after in self._beginning_rules(automaton, state):
+            yield place, after, _Markers(number, place, markers)
         if place < len(data):
             after = automaton.read(state, data[place : place + 1])
             if after != DEAD:
-                yield place + 1, after, trail
+                yield place + 1, after, markers
         after = automaton.read(state, _CLOSE)
         if after != DEAD:
-            yield place, after, _Trail(None, place, trail)
+            yield place, after, _Markers(None, place, markers)
 
-    def _begun(self, automaton: ChartAutomaton, state: int) -> list[tuple[int, int]]:
+    def _beginning_rules(self, automaton: ChartAutomaton, state: int) -> list[tuple[int, int]]:
         """Return the numbers of the rules whose pieces may begin, with the states after their markers."""
         found = [(0, automaton.read(state, _OPEN))]
         for _ in range(self._width):
@@ -141,11 +141,11 @@ class MarkedPieces:
             ]
         return [(number, after) for number, after in found if after != DEAD]
 
-    def _ended(self, piece: MarkedPiece, data: bytes) -> MarkedPiece:
+    def _trim(self, piece: MarkedPiece, data: bytes) -> MarkedPiece:
         """Return the piece of a captured rule without ignored text behind it, and without its mark."""
         behind = piece.end
         if IGNORED in self._grammar.rules:
-            piece = self._without_ignored(piece, data)
+            piece = self._strip_ignored(piece, data)
         stop = self._grammar.stops.get(piece.rule)
         if stop is None:
             return piece
@@ -153,8 +153,8 @@ class MarkedPieces:
             end = self._end_before(stop, piece, data)
             return piece._replace(end=end, stop=(end, piece.end))
         assert isinstance(stop.mark, Literal), "what follows a rule is a fixed text"
-        is_there = data.startswith(stop.mark.data, behind)
-        return piece._replace(stop=(behind, behind + len(stop.mark.data))) if is_there else piece
+        has_mark = data.startswith(stop.mark.data, behind)
+        return piece._replace(stop=(behind, behind + len(stop.mark.data))) if has_mark else piece
 
     def _end_before(self, stop: Stop, piece: MarkedPiece, data: bytes) -> int:
         """Return the last position in a piece where its mark may begin."""
@@ -173,7 +173,7 @@ class MarkedPieces:
                 return at
         raise AssertionError("a piece of the rule is a text and a mark")
 
-    def _without_ignored(self, piece: MarkedPiece, data: bytes) -> MarkedPiece:
+    def _strip_ignored(self, piece: MarkedPiece, data: bytes) -> MarkedPiece:
         """Return the shortest prefix of a piece that is a text of its rule, and behind which the rest is ignored."""
         automaton, ignored = self._automaton(piece.rule), self._automaton(IGNORED)
         state = automaton.start
@@ -187,22 +187,22 @@ class MarkedPieces:
         return piece
 
 
-class _Trail(NamedTuple):
+class _Markers(NamedTuple):
     """The markers so far, newest first. number: the rule that begins there, or None where the last open one ends"""
 
     number: int | None
     place: int
-    before: _Trail | None
+    before: _Markers | None
 
 
-def _closed(trail: _Trail | None) -> list[tuple[int, int, int]]:
+def _pieces_between(markers: _Markers | None) -> list[tuple[int, int, int]]:
     """Return the pieces between markers: number, begin, end."""
     found: list[tuple[int, int, int]] = []
     ends: list[int] = []
-    while trail is not None:
-        if trail.number is None:
-            ends.append(trail.place)
+    while markers is not None:
+        if markers.number is None:
+            ends.append(markers.place)
         else:
-            found.append((trail.number, trail.place, ends.pop()))
-        trail = trail.before
+            found.append((markers.number, markers.place, ends.pop()))
+        markers = markers.before
     return found[::-1]

@@ -45,7 +45,7 @@ class SpecialTokens:
 
     def of(self, vocabulary: Vocabulary, text: str) -> SpecialTokens:
         """Resolve the tokens in a vocabulary. text: the grammar's, for errors. Raises GrammarError."""
-        ids = tuple(dict.fromkeys(self._found(vocabulary, text)))
+        ids = tuple(dict.fromkeys(self._token_ids(vocabulary, text)))
         added = set(vocabulary.added_tokens.values())
         for token in ids:
             spelt = vocabulary.tokens[token]
@@ -59,7 +59,7 @@ class SpecialTokens:
                 raise GrammarError(f"{reason}, whatever tokens spell it", text, self.offset)
         return replace(self, ids=ids)
 
-    def _found(self, vocabulary: Vocabulary, text: str) -> Iterator[int]:
+    def _token_ids(self, vocabulary: Vocabulary, text: str) -> Iterator[int]:
         """Yield the token ids in order."""
         if not self.written.startswith("<["):
             if self.written not in vocabulary.added_tokens:

@@ -197,7 +197,7 @@ class StateTableGuide(TableGuide):
     def row(self, state: int) -> int:
         """Return the number of the row of `table` that holds `mask(state)`."""
         state = self._check(state)
-        return self._tables.row_of(self._cache.rows, state, lambda: self._made(state))
+        return self._tables.row_of(self._cache.rows, state, lambda: self._compute_mask(state))
 
     def rows(self, states: list[int]) -> NDArray[np.int32]:
         """Return `row` of several states; faster if all are cached. See `TableGuide.rows`."""
@@ -229,6 +229,6 @@ class StateTableGuide(TableGuide):
         """Return a state, possibly DEAD, as an int. Raises StateError for anything else."""
         raise NotImplementedError
 
-    def _made(self, state: int) -> Mask:
+    def _compute_mask(self, state: int) -> Mask:
         """Compute the mask of a state without a row, possibly DEAD: uint32 [ceil(V / 32)]. Takes the locks it needs."""
         raise NotImplementedError

@@ -69,12 +69,12 @@ class MinimalAutomaton:
     Raises LimitError if it has more than `max_states` states.
     """
 
-    def __init__(self, whole: Dfa, max_states: int, states: Sequence[int] | None = None) -> None:
-        self.dfa = whole.minimised()
+    def __init__(self, original: Dfa, max_states: int, states: Sequence[int] | None = None) -> None:
+        self.dfa = original.minimised()
         if len(self.dfa) > max_states:
             raise _too_large(f"{len(self.dfa):,} states", max_states)
-        matching = _matching(whole, self.dfa)
-        self.states = [matching[state] if states is None else states[matching[state]] for state in range(len(self.dfa))]
+        sources = _original_states(original, self.dfa)
+        self.states = [sources[state] if states is None else states[sources[state]] for state in range(len(self.dfa))]
 
     @classmethod
     def of(cls, automaton: ByteAutomaton, max_states: int) -> MinimalAutomaton:
@@ -105,8 +105,8 @@ class MinimalAutomaton:
         return Picture(nodes, tuple(arrows), dfa.start)
 
 
-def _too_large(found: str, most: int) -> LimitError:
-    return LimitError(f"the automaton has {found}, too many for a picture of {most:,}; raise max_states")
+def _too_large(size: str, most: int) -> LimitError:
+    return LimitError(f"the automaton has {size}, too many for a picture of {most:,}; raise max_states")
 
 
 def edge_labels(dfa: Dfa, state: int) -> list[tuple[int, str]]:
@@ -135,14 +135,14 @@ def tokens_in(mask: Mask, vocabulary: Vocabulary, most: int = MAX_TOKENS) -> str
     return ", ".join(shown) + more
 
 
-def _matching(whole: Dfa, small: Dfa) -> dict[int, int]:
+def _original_states(original: Dfa, small: Dfa) -> dict[int, int]:
     """Return for each minimised state the first original state that was merged into it."""
     found: dict[int, int] = {}
-    pairs = {(whole.start, small.start)}
+    pairs = {(original.start, small.start)}
     queue = list(pairs)
     for state, merged in queue:
         found.setdefault(merged, state)
-        for low, _, target in byte_runs(whole.transitions[state]):
+        for low, _, target in byte_runs(original.transitions[state]):
             pair = (target, small.step(merged, low))
             if pair not in pairs:
                 pairs.add(pair)
@@ -200,7 +200,7 @@ def state_in_words(automaton: ChartAutomaton, state: int) -> str:
         chart = automaton.chart
         words = _words(chart, chart.states, state)
         entries = _words(chart, chart.return_sets, words[OWN_RETURN_SET])
-        signed = _words(chart, chart.signatures, number)
+        signature_words = _words(chart, chart.signatures, number)
     lines = [f"state {state}{', accepting' if words[ACCEPTING] else ''}: {_grouped(words, HEADER, ITEM)}"]
     for item in _records(words[HEADER:], ITEM):
         lines.append(f"  item: node {item[ITEM_NODE]}, origin {_origin(item[ITEM_ORIGIN])}, count {item[ITEM_COUNT]}")
@@ -210,7 +210,7 @@ def state_in_words(automaton: ChartAutomaton, state: int) -> str:
             f"    rule {entry[ENTRY_RULE]} returns to node {entry[ENTRY_TARGET]}, count {entry[ENTRY_COUNT]}, "
             f"origin {_origin(entry[ENTRY_ORIGIN])}"
         )
-    lines.append(f"  signature {number}: {_grouped(signed, HEADER, ITEM)}")
+    lines.append(f"  signature {number}: {_grouped(signature_words, HEADER, ITEM)}")
     runs = [f"{describe_bytes([(low, high)])} -> {after}" for low, high, after in byte_runs(row)]
     lines.append(f"  row: {', '.join(runs) or 'DEAD everywhere'}")
     return "\n".join(lines)

@@ -162,14 +162,14 @@ class _Drawing:
 
     def __init__(self, picture: Picture) -> None:
         self._nodes, self._arrows, self._marked = picture.nodes, picture.arrows, picture.marked
-        self._notes = [_wrapped(node.note) for node in self._nodes]
+        self._notes = [_wrap_note(node.note) for node in self._nodes]
         self._half = [CHARACTER * len(n.label) / 2 + 10 if n.kind == "rule" else RADIUS for n in self._nodes]
         self._place = [(0, 0.0, 0.0)] * len(self._nodes)  # column, x and y of each node
         self._lines: list[str] = []
         self._outlines: list[str] = []
         self._texts: list[str] = []
         self._top = self._bottom = 0.0
-        self._width = self._put(picture.columns())
+        self._width = self._place_columns(picture.columns())
         x, y = self._place[picture.start][1] - self._half[picture.start], self._place[picture.start][2]
         self._line(f"M{x - 30:.0f},{y:.0f} L{x:.0f},{y:.0f}")
         for number in range(len(self._nodes)):
@@ -193,18 +193,18 @@ class _Drawing:
             ]
         )
 
-    def _put(self, columns: list[list[int]]) -> float:
+    def _place_columns(self, columns: list[list[int]]) -> float:
         """Place columns side by side, with room for labels, and rows around the middle; return the width."""
         loops = any(arrow.source == arrow.target for arrow in self._arrows)
         row = 2 * RADIUS + (60 if loops else 36) + LINE * max(map(len, self._notes))
         right = GAP
         for column, nodes in enumerate(columns):
             notes = [CHARACTER * len(line) / 2 for node in nodes for line in self._notes[node]]
-            wide = max(notes + [self._half[node] for node in nodes])
+            half_width = max(notes + [self._half[node] for node in nodes])
             for at, node in enumerate(nodes):
-                self._place[node] = column, right + wide, (at - (len(nodes) - 1) / 2) * row
+                self._place[node] = column, right + half_width, (at - (len(nodes) - 1) / 2) * row
             labels = [len(arrow.label) for arrow in self._arrows if arrow.source in nodes and arrow.target not in nodes]
-            right += 2 * wide + max(GAP, CHARACTER * max(labels, default=0) + 30)
+            right += 2 * half_width + max(GAP, CHARACTER * max(labels, default=0) + 30)
         return right
 
     def _node(self, number: int) -> None:
@@ -219,7 +219,7 @@ class _Drawing:
         self._text(x, y + 4, node.label)
         for at, line in enumerate(self._notes[number]):
             self._text(x, y + RADIUS + 15 + LINE * at, line, "#06c")
-        self._reach(y - RADIUS, y + RADIUS)
+        self._extend_bounds(y - RADIUS, y + RADIUS)
 
     def _arrow(self, arrow: Arrow) -> None:
         """Draw an arrow: straight to the next column, else bent to its left, so that opposite arrows do not overlap."""
@@ -229,7 +229,7 @@ class _Drawing:
             top = y - RADIUS
             self._line(f"M{x - 10:.0f},{top + 2:.0f} C{x - 32:.0f},{top - 48:.0f} {x + 32:.0f},{top - 48:.0f} "
                        f"{x + 10:.0f},{top + 2:.0f}")  # fmt: skip
-            self._reach(top - 41, top)
+            self._extend_bounds(top - 41, top)
             self._text(x, top - 41, label)
             return
         dx, dy = right - x, below - y
@@ -242,7 +242,7 @@ class _Drawing:
             self._lines.append(f'<path d="{path}" fill="none" stroke="{_BRIGHT}" stroke-width="7"/>')
         self._line(path)
         at = (y + 2 * middle[1] + below) / 4
-        self._reach(at, at)
+        self._extend_bounds(at, at)
         self._text((x + 2 * middle[0] + right) / 4, at - 4, label)
 
     def _outline(self, node: int, x: float, y: float) -> tuple[float, float]:
@@ -260,14 +260,14 @@ class _Drawing:
 
     def _text(self, x: float, y: float, text: str, colour: str = "black") -> None:
         if text:
-            self._reach(y - 14, y + 6)
+            self._extend_bounds(y - 14, y + 6)
             self._texts.append(f'<text x="{x:.0f}" y="{y:.0f}" {_FONT} fill="{colour}" {_HALO}>{escape(text)}</text>')
 
-    def _reach(self, top: float, bottom: float) -> None:
+    def _extend_bounds(self, top: float, bottom: float) -> None:
         self._top, self._bottom = min(self._top, top), max(self._bottom, bottom)
 
 
-def _wrapped(note: str) -> list[str]:
+def _wrap_note(note: str) -> list[str]:
     return [
         part
         for line in note.split("\n")
@@ -295,7 +295,7 @@ class PictureBuilder:
     """A picture under construction, of at most `max_states` nodes. Raises LimitError beyond."""
 
     def __init__(self, max_states: int) -> None:
-        self._most = max_states
+        self._limit = max_states
         self._nodes: list[PictureNode] = []
         self._arrows: list[Arrow] = []
 
@@ -305,8 +305,8 @@ class PictureBuilder:
 
     def box(self, label: str, note: str = "") -> int:
         """Add a box and return its number."""
-        if len(self._nodes) == self._most:
-            raise LimitError(f"the guide has more than {self._most:,} parts, too many for a picture; raise max_states")
+        if len(self._nodes) == self._limit:
+            raise LimitError(f"the guide has more than {self._limit:,} parts, too many for a picture; raise max_states")
         self._nodes.append(PictureNode(shortened(label), "rule", note))
         return len(self._nodes) - 1
 
@@ -315,7 +315,7 @@ class PictureBuilder:
 
         ends_text: whether the whole text may end where the guide's text does
         """
-        room = self._most - len(self._nodes)
+        room = self._limit - len(self._nodes)
         found: Picture | None = None
         if room and isinstance(guide, Drawable):
             try:

@@ -64,7 +64,7 @@ class SubstringAutomaton:
         """Return a state, possibly DEAD, as an int. Raises StateError for anything else."""
         return check_state(state, len(self._places))
 
-    def _state(self, node: int, depth: int) -> int:
+    def _number_of(self, node: int, depth: int) -> int:
         packed = node << DEPTH_BITS | depth
         state = self._numbers.get(packed)
         if state is None:
@@ -89,7 +89,7 @@ class SubstringAutomaton:
         if self.check(state) == DEAD:
             return DEAD
         place = np.array(self.place(state), np.int64)
-        return self._state(*place.tolist()) if call(read, self.quotable, place, data, first, last) else DEAD
+        return self._number_of(*place.tolist()) if call(read, self.quotable, place, data, first, last) else DEAD
 
     def transitions(self, state: int) -> NDArray[np.int32]:
         """Return the state after each byte: int32 [256], DEAD where there is none."""
@@ -106,7 +106,7 @@ class SubstringAutomaton:
         if not data or not call(follow, quotable, place, np.frombuffer(data, np.uint8), 0, len(data)):
             return []
         node, depth = place.tolist()
-        first, last = self._below(node)
+        first, last = self._suffixes_below(node)
         starts = quotable.starts[first:last]
         allowed = quotable.ends[starts + depth] == 1
         if len(quotable.reach):
@@ -118,7 +118,7 @@ class SubstringAutomaton:
         node, depth = self.place(state)
         if node == len(self.quotable.lo) + len(self.quotable.starts):
             return [depth]
-        first, last = self._below(node)
+        first, last = self._suffixes_below(node)
         return sorted((self.quotable.starts[first:last] + depth).tolist())
 
     def ahead(self, state: int, most: int) -> bytes:
@@ -130,7 +130,7 @@ class SubstringAutomaton:
         if node == inner + len(self.quotable.starts):
             begin = depth
         else:
-            first, last = self._below(node)
+            first, last = self._suffixes_below(node)
             if last - first != 1:
                 return b""
             begin = int(self.quotable.starts[first]) + depth
@@ -138,7 +138,7 @@ class SubstringAutomaton:
         ends = np.flatnonzero(text == END)
         return text[: ends[0] if len(ends) else most].tobytes()
 
-    def _below(self, node: int) -> tuple[int, int]:
+    def _suffixes_below(self, node: int) -> tuple[int, int]:
         """Return the range of suffixes below a node of the tree: starts[first:last]."""
         inner = len(self.quotable.lo)
         return (
@@ -181,13 +181,13 @@ class Quote:
             return value
         if not isinstance(value, Mapping):
             return cls(value)
-        given: dict[str, Any] = dict(value)  # pyright: ignore[reportUnknownArgumentType]
-        unknown = sorted(given.keys() - set(cls.__dataclass_fields__))
-        if unknown or "context" not in given:
+        options: dict[str, Any] = dict(value)  # pyright: ignore[reportUnknownArgumentType]
+        unknown = sorted(options.keys() - set(cls.__dataclass_fields__))
+        if unknown or "context" not in options:
             raise OptionError(
                 f"{unknown[0]!r} is not an option of a quotation" if unknown else "a quotation needs its context"
             )
-        return cls(**given)
+        return cls(**options)
 
     def as_json(self) -> dict[str, Any]:
         """Convert to the value of the keyword `x-quote`."""
@@ -203,7 +203,7 @@ class Quote:
             return self
         if narrow[1] is not None and narrow[0] > narrow[1]:
             return None
-        return _narrowed(self, *narrow)
+        return _narrow(self, *narrow)
 
     def places(self, text: str) -> list[Occurrence]:
         """Return the places in the documents where a text occurs as such a quotation."""
@@ -231,7 +231,7 @@ MANY = 64
 _ESCAPED = re.compile(r'[\x00-\x1f"\\]')
 
 
-def _narrowed(quote: Quote, least: int, most: int | None) -> Quote | None:
+def _narrow(quote: Quote, least: int, most: int | None) -> Quote | None:
     try:
         return replace(quote, min_chars=least, max_chars=most)
     except LanguageError:
@@ -241,7 +241,7 @@ def _narrowed(quote: Quote, least: int, most: int | None) -> Quote | None:
 @cached(64, 64 << 20)
 def _examples(quote: Quote, count: int) -> tuple[str, ...]:
     index = quotable(quote, False)[0].quotable
-    begins, ends = _short_ones(index)
+    begins, ends = _short_quotations(index)
     characters = np.cumsum(first_bytes(index.text))
     # For equal lengths the order is that of the texts.
     order = np.argsort(characters[ends - 1] - characters[begins], kind="stable")
@@ -253,7 +253,7 @@ def _examples(quote: Quote, count: int) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _short_ones(index: Quotable) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _short_quotations(index: Quotable) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the bounds of the shortest quotation from each offset; in a short context, of all quotations."""
     ends, stops = np.flatnonzero(index.ends), np.flatnonzero(index.text == END)
     starts = index.starts.astype(np.int64)
@@ -268,8 +268,8 @@ def _short_ones(index: Quotable) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return np.repeat(starts, amount), ends[np.repeat(first, amount) + number]
 
 
-def _held_bytes(made: tuple[QuotedContext, SubstringAutomaton]) -> int:
-    return sum(each.held_bytes for each in made)
+def _held_bytes(pair: tuple[QuotedContext, SubstringAutomaton]) -> int:
+    return sum(each.held_bytes for each in pair)
 
 
 @cached_growing(64, 256 << 20, _held_bytes)

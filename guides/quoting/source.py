@@ -92,10 +92,10 @@ def code_points(text: str) -> NDArray[np.uint32]:
 
 def _words(documents: Sequence[str]) -> tuple[Places, Places]:
     codes = code_points("\n".join(documents))
-    met = np.zeros(0x110000, np.bool_)
-    met[codes] = True
+    occurs = np.zeros(0x110000, np.bool_)
+    occurs[codes] = True
     kinds = np.zeros(0x110000, np.uint8)
-    for code in np.flatnonzero(met).tolist():
+    for code in np.flatnonzero(occurs).tolist():
         kinds[code] = _kind(chr(code))
     kind = np.concatenate([[SPACE], kinds[codes], [SPACE]]).astype(np.uint8)  # as between documents
     before, after = kind[:-2], kind[2:]
@@ -123,11 +123,11 @@ def _kind(character: str) -> int:
     if unicodedata.category(character)[0] == "M":
         return MARK | LETTER
     if character.isalnum() or character == "_":
-        return (0 if _stands_alone(character) else LETTER) | (DIGIT if character.isdecimal() else 0)
+        return (0 if _is_unspaced(character) else LETTER) | (DIGIT if character.isdecimal() else 0)
     return 0
 
 
-def _stands_alone(character: str) -> bool:
+def _is_unspaced(character: str) -> bool:
     """Test whether the character is Han or Hiragana, scripts without spaces between words."""
     return (
         "\u3040" <= character <= "\u309f"
@@ -164,9 +164,9 @@ BYTES_PER_BYTE = 100
 # Work besides the index
 STEPS_PER_BYTE = 4
 # The separator behind each document: no white space, and one byte in a JSON string too
-_BETWEEN = "\x7f"
+_SEPARATOR = "\x7f"
 _RUN = re.compile(r"\s+")
-_NONE = np.zeros(0, np.int32)
+_EMPTY = np.zeros(0, np.int32)
 
 
 class Occurrence(NamedTuple):
@@ -260,14 +260,14 @@ class QuotedContext:
         self.rules = rules
         self.escaped = escaped
         self.refusal = refusal
-        self._writing = _writing(self.documents, rules, escaped)
+        self._source = _source(self.documents, rules, escaped)
         # Offsets of the documents in the text, and of the refusal, which follows them
-        self._bases = np.append(0, self._writing.byte_of(self._writing.written(self._writing.starts[1:] - 1)) + 1)
+        self._bases = np.append(0, self._source.byte_of(self._source.written(self._source.starts[1:] - 1)) + 1)
         if refusal is not None and lone_surrogate(refusal) >= 0:
             raise OptionError(
                 f"none_text has a lone surrogate at character {lone_surrogate(refusal)}, which no UTF-8 can have"
             )
-        self._refusal = b"" if refusal is None else _written(refusal, escaped)
+        self._refusal = b"" if refusal is None else _encode(refusal, escaped)
         if self._bases[-1] > MAX_BYTES:
             raise LimitError(
                 f"the context has {self._bases[-1]:,} bytes; up to {MAX_BYTES:,} are supported, a fixed limit: split it"
@@ -281,21 +281,21 @@ class QuotedContext:
         return BYTES_PER_BYTE * int(self._bases[-1])
 
     def _index(self) -> Quotable:
-        writing, refusal = self._writing, self._refusal
+        source, refusal = self._source, self._refusal
         base = int(self._bases[-1])
         spend_growth(0, BYTES_PER_BYTE * base)
         text = np.empty(base + len(refusal) + bool(refusal), np.uint8)
-        text[:base] = np.frombuffer(writing.data, np.uint8)
+        text[:base] = np.frombuffer(source.data, np.uint8)
         text[self._bases[1:] - 1] = END
         ends = np.zeros(len(text), np.uint8)
         chosen = np.zeros(len(text), np.bool_)
         limited = self.rules.min_chars > 1 or self.rules.max_chars is not None
         least = np.zeros(len(text) if limited else 0, np.int32)
         reach = np.zeros_like(least)
-        begins, fewest, most = _limits(writing, self.rules)
-        last = writing.byte_of(writing.last)
+        begins, fewest, most = _limits(source, self.rules)
+        last = source.byte_of(source.last)
         ends[last] = 1
-        text[_final(last, self._bases)] = END
+        text[_last_offsets(last, self._bases)] = END
         if refusal:
             text[base:-1] = np.frombuffer(refusal, np.uint8)
             text[-1], ends[-1] = END, 1
@@ -309,13 +309,13 @@ class QuotedContext:
             least[begins] = fewest
             reach[begins] = most
         if not chosen[:base].any():
-            raise LanguageError(self._nothing())
+            raise LanguageError(self._empty_message())
         tree = build(text, chosen, spend)
         if not limited:
-            return Quotable(text, ends, *tree, _NONE, _NONE, _NONE)
-        return _with_reach(Quotable(text, ends, *tree, least[tree.starts], reach[tree.starts], _NONE))
+            return Quotable(text, ends, *tree, _EMPTY, _EMPTY, _EMPTY)
+        return _with_reach(Quotable(text, ends, *tree, least[tree.starts], reach[tree.starts], _EMPTY))
 
-    def _nothing(self) -> str:
+    def _empty_message(self) -> str:
         rules = self.rules
         longest = max(len(document) for document in self.documents)
         if not any(document.strip() for document in self.documents):
@@ -347,16 +347,16 @@ class QuotedContext:
         bound = np.minimum(bound, starts + reach)
         nearest = ends[np.maximum(np.searchsorted(ends, bound, "right") - 1, 0)]
         reach = np.where(inside | (reach < 0) | (nearest < starts + least), -1, nearest - starts).astype(np.int32)
-        own = quotable.starts < self._bases[len(self.documents)]
-        if not (reach[own] >= 0).any():
+        in_documents = quotable.starts < self._bases[len(self.documents)]
+        if not (reach[in_documents] >= 0).any():
             return None
         return _with_reach(replace(quotable, least=least, reach=reach))
 
     def _span_in_text(self, place: Occurrence) -> tuple[int, int]:
         """Convert a place to offsets in the text of all documents."""
-        writing = self._writing
-        characters = writing.starts[place.document] + np.array([place.start, place.end])
-        begin, end = writing.byte_of(writing.written(characters)).tolist()
+        source = self._source
+        characters = source.starts[place.document] + np.array([place.start, place.end])
+        begin, end = source.byte_of(source.written(characters)).tolist()
         return begin, end
 
     def place(self, begin: int, end: int) -> Occurrence | None:
@@ -364,8 +364,8 @@ class QuotedContext:
         number = int(np.searchsorted(self._bases, begin, "right")) - 1
         if number >= len(self.documents):
             return None
-        writing = self._writing
-        first, last = (writing.offsets(np.array([begin, end])) - writing.starts[number]).tolist()
+        source = self._source
+        first, last = (source.offsets(np.array([begin, end])) - source.starts[number]).tolist()
         return Occurrence(number, first, last)
 
     def span(self, places: Sequence[Occurrence], chosen: int = 0) -> Span:
@@ -404,21 +404,21 @@ def documents_of(context: Any) -> tuple[str, ...]:
     return documents
 
 
-def _writing(documents: tuple[str, ...], rules: QuotingRules, escaped: bool) -> SourceBytes:
+def _source(documents: tuple[str, ...], rules: QuotingRules, escaped: bool) -> SourceBytes:
     first, last = boundaries(documents, rules.boundary)
     starts = np.append(0, gaps(documents) + 1)
-    text, begins = _BETWEEN.join(documents) + _BETWEEN, None
+    text, begins = _SEPARATOR.join(documents) + _SEPARATOR, None
     if rules.whitespace == "collapsed":
-        kept = np.ones(len(text), np.bool_)
+        is_kept = np.ones(len(text), np.bool_)
         for run in _RUN.finditer(text):
-            kept[run.start() + 1 : run.end()] = False
-        text, begins = _RUN.sub(" ", text), np.flatnonzero(kept).astype(np.int32)
-        first, last = (np.searchsorted(begins, places[kept[places]]) for places in (first, last))
-    data = _written(text, escaped)
+            is_kept[run.start() + 1 : run.end()] = False
+        text, begins = _RUN.sub(" ", text), np.flatnonzero(is_kept).astype(np.int32)
+        first, last = (np.searchsorted(begins, places[is_kept[places]]) for places in (first, last))
+    data = _encode(text, escaped)
     return SourceBytes(data, starts, begins, _byte_places(text, data, escaped), first, last)
 
 
-def _written(text: str, escaped: bool) -> bytes:
+def _encode(text: str, escaped: bool) -> bytes:
     return (json.dumps(text, ensure_ascii=False)[1:-1] if escaped else text).encode()
 
 
@@ -429,17 +429,17 @@ def _byte_places(text: str, data: bytes, escaped: bool) -> Ints | None:
     codes = code_points(text)
     lengths = 1 + (codes > 0x7F).astype(np.int32) + (codes > 0x7FF) + (codes > 0xFFFF)
     if escaped:
-        of_ascii = np.array([len(_written(chr(code), True)) for code in range(128)], np.int32)
+        of_ascii = np.array([len(_encode(chr(code), True)) for code in range(128)], np.int32)
         lengths = np.where(codes < 128, of_ascii[np.minimum(codes, 127)], lengths)
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
 
 
-def _limits(writing: SourceBytes, rules: QuotingRules) -> tuple[Places, Places, Places]:
+def _limits(source: SourceBytes, rules: QuotingRules) -> tuple[Places, Places, Places]:
     """Return the byte offsets where quotations begin, and the fewest and most bytes of each."""
-    begins, ends = writing.first, writing.last
+    begins, ends = source.first, source.last
     if not len(ends):
         return ends, ends, ends
-    behind = writing.written(writing.starts[1:] - 1)  # the end of each document
+    behind = source.written(source.starts[1:] - 1)  # the end of each document
     furthest = behind[np.searchsorted(behind, begins)]
     if rules.max_chars is not None:
         furthest = np.minimum(furthest, begins + min(rules.max_chars, MAX_BYTES))
@@ -448,11 +448,11 @@ def _limits(writing: SourceBytes, rules: QuotingRules) -> tuple[Places, Places, 
     final = np.searchsorted(ends, furthest, "right") - 1
     fits = nearest <= final
     begins, shortest = begins[fits], shortest[fits]
-    at = writing.byte_of(begins)
-    return at, writing.byte_of(shortest) - at, writing.byte_of(ends[final[fits]]) - at
+    at = source.byte_of(begins)
+    return at, source.byte_of(shortest) - at, source.byte_of(ends[final[fits]]) - at
 
 
-def _final(ends: Places, bases: Places) -> Places:
+def _last_offsets(ends: Places, bases: Places) -> Places:
     """Return the last of the offsets in each document that has any."""
     places = np.searchsorted(ends, bases[1:])
     some = places > np.searchsorted(ends, bases[:-1])

@@ -57,13 +57,13 @@ class Atomic:
 
     def group(self, tree: Tree) -> Tree:
         """Return the language of `(?>tree)`."""
-        return self._first(tree, EMPTY)
+        return self._first_way(tree, EMPTY)
 
     def possessive(self, item: Tree, low: int, high: int | None) -> Tree:
         """Return the language of a possessive repeat; each iteration is atomic too."""
-        return self._first(repeat(self.group(item), low, high), EMPTY)
+        return self._first_way(repeat(self.group(item), low, high), EMPTY)
 
-    def _first(self, tree: Tree, after: Tree) -> Tree:
+    def _first_way(self, tree: Tree, after: Tree) -> Tree:
         """Restrict a tree to the first of the ways after which `after` can match.
 
         The caller appends `after` to the result, so that other ways need not be excluded.
@@ -73,91 +73,94 @@ class Atomic:
             return tree
         if isinstance(tree, (Sequence, Concat)):
             items = tree.items
-            return concat([self._first(item, concat([*items[at + 1 :], after])) for at, item in enumerate(items)])
+            return concat([self._first_way(item, concat([*items[at + 1 :], after])) for at, item in enumerate(items)])
         if isinstance(tree, (Alternation, LookaroundAlternation)):
-            return self._one_of(tree.items, after)
+            return self._first_alternative(tree.items, after)
         if isinstance(tree, (Repeat, LookaroundLoop)):
-            return self._repeat(tree, after)
+            return self._restrict_repeat(tree, after)
         return tree
 
-    def _one_of(self, items: ListOf[Tree], after: Tree) -> Tree:
+    def _first_alternative(self, items: ListOf[Tree], after: Tree) -> Tree:
         """Return the first of the items that matches. Lookaheads exclude earlier items that may match the same text."""
-        begins = [_beginning(item) for item in items]
+        begins = [_common_prefix(item) for item in items]
         found: list[Tree] = []
         for at, item in enumerate(items):
             spend(at)
             begin = begins[at]
-            rivals = [items[n] for n in range(at) if begin.startswith(begins[n]) or begins[n].startswith(begin)]
-            if not (_always(after) and any(isinstance(one, Literal) and begin.startswith(one.data) for one in rivals)):
-                guard = _unless([concat([either(rivals), after])])
-                found.append(concat([guard, self._first(item, after)]))
+            earlier = [items[n] for n in range(at) if begin.startswith(begins[n]) or begins[n].startswith(begin)]
+            if not (
+                _is_nullable(after)
+                and any(isinstance(other, Literal) and begin.startswith(other.data) for other in earlier)
+            ):
+                guard = _negative_lookahead([concat([either(earlier), after])])
+                found.append(concat([guard, self._first_way(item, after)]))
         return either(found)
 
-    def _repeat(self, tree: Repeat | LookaroundLoop, after: Tree) -> Tree:
+    def _restrict_repeat(self, tree: Repeat | LookaroundLoop, after: Tree) -> Tree:
         item, low, high = tree.item, tree.min, tree.max
         if lengths(item)[1] == 0:
             return item if low else EMPTY
         is_lazy = id(tree) in self._lazy
-        if single_character(item) is not None and _always(after):
-            return repeat(item, low, low) if is_lazy else _all_of(item, low, high)
-        if not _has_choice(item) and _are_apart(item, after):
+        if single_character(item) is not None and _is_nullable(after):
+            return repeat(item, low, low) if is_lazy else _maximal_repeat(item, low, high)
+        if not _has_choice(item) and _are_disjoint(item, after):
             return tree
         if max(low, (high or 0) - low) > MAX_TURNS:
             raise LimitError(
                 f"a repeat in an atomic group, or a possessive one, has up to {high or low:,} iterations; of more than "
                 f"one character the fixed limit is {MAX_TURNS}: leave the count open, or write an ordinary repeat"
             )
-        turns = [self._first(item, concat([self._again(tree, done), after])) for done in range(1, low + 1)]
+        turns = [self._first_way(item, concat([self._remaining(tree, done), after])) for done in range(1, low + 1)]
         optional = repeat(item, 0, None if high is None else high - low)
         if optional is EMPTY:
             return concat(turns)
-        rest = self._lazy_turns if is_lazy else self._greedy_turns
-        return concat([*turns, rest(item, None if high is None else high - low, after)])
+        make_turns = self._lazy_turns if is_lazy else self._greedy_turns
+        return concat([*turns, make_turns(item, None if high is None else high - low, after)])
 
-    def _again(self, tree: Repeat | LookaroundLoop, done: int) -> Tree:
+    def _remaining(self, tree: Repeat | LookaroundLoop, done: int) -> Tree:
         """Return the rest of a repeat after `done` of its required iterations."""
-        return self._like(tree, tree.min - done, None if tree.max is None else tree.max - done)
+        return self._repeat_like(tree, tree.min - done, None if tree.max is None else tree.max - done)
 
-    def _like(self, tree: Repeat | LookaroundLoop, low: int, high: int | None) -> Tree:
+    def _repeat_like(self, tree: Repeat | LookaroundLoop, low: int, high: int | None) -> Tree:
         """Return a repeat of the same item, lazy if the given one is."""
-        made = repeat(tree.item, low, high)
-        if id(tree) in self._lazy and isinstance(made, (Repeat, LookaroundLoop)) and made is not tree.item:
-            self._lazy[id(made)] = made
-        return made
+        result = repeat(tree.item, low, high)
+        if id(tree) in self._lazy and isinstance(result, (Repeat, LookaroundLoop)) and result is not tree.item:
+            self._lazy[id(result)] = result
+        return result
 
     def _greedy_turns(self, item: Tree, most: int | None, after: Tree) -> Tree:
         """Return as many iterations as can be completed; one that reads nothing is the last."""
         if most is None:
-            body, leave = self._turn(item, repeat(item, 0, None), after)
+            body, leave = self._split_iteration(item, repeat(item, 0, None), after)
             return concat([repeat(body, 0, None), leave])
         found: Tree = EMPTY
         for left in range(most):
-            body, leave = self._turn(item, repeat(item, 0, left), after)
+            body, leave = self._split_iteration(item, repeat(item, 0, left), after)
             found = either([concat([body, found]), leave])
         return found
 
-    def _turn(self, item: Tree, again: Tree, after: Tree) -> tuple[Tree, Tree]:
+    def _split_iteration(self, item: Tree, remaining: Tree, after: Tree) -> tuple[Tree, Tree]:
         """Return an iteration that reads something and is followed by others, and the ways to leave the repeat."""
         turns: list[Tree] = []
         exits: list[Tree] = []
         before: list[Tree] = []
         for way in self._ways(item):
             if way.is_empty:
-                exits.append(concat([_unless(before), way.tree]))
+                exits.append(concat([_negative_lookahead(before), way.tree]))
                 before.append(concat([way.tree, after]))
             else:
-                further = concat([again, after])
-                turns.append(concat([_unless(before), self._first(way.tree, further)]))
+                further = concat([remaining, after])
+                turns.append(concat([_negative_lookahead(before), self._first_way(way.tree, further)]))
                 before.append(concat([way.tree, further]))
-        return either(turns), either([*exits, _unless(before)])
+        return either(turns), either([*exits, _negative_lookahead(before)])
 
     def _lazy_turns(self, item: Tree, most: int | None, after: Tree) -> Tree:
         """Return as many iterations as needed until `after` can match; iterations that read nothing are dropped."""
         found: Tree = EMPTY
         for left in range(1 if most is None else most):
-            again = repeat(item, 0, None if most is None else left)
+            remaining = repeat(item, 0, None if most is None else left)
             reading = either([way.tree for way in self._ways(item) if not way.is_empty])
-            turn = concat([_unless([after]), self._first(reading, concat([again, after]))])
+            turn = concat([_negative_lookahead([after]), self._first_way(reading, concat([remaining, after]))])
             found = repeat(turn, 0, None) if most is None else repeat(concat([turn, found]), 0, 1)
         return found
 
@@ -182,62 +185,62 @@ class Atomic:
 
     def _ways_of_turns(self, tree: Repeat | LookaroundLoop) -> list[MatchPath]:
         if tree.min:
-            return self._ways(Concat((tree.item, self._again(tree, 1))))
-        again = self._like(tree, 0, None if tree.max is None else tree.max - 1)
+            return self._ways(Concat((tree.item, self._remaining(tree, 1))))
+        remaining = self._repeat_like(tree, 0, None if tree.max is None else tree.max - 1)
         turns = self._ways(tree.item)
-        reading = [way if way.is_empty else MatchPath(concat([way.tree, again]), False) for way in turns]
+        reading = [way if way.is_empty else MatchPath(concat([way.tree, remaining]), False) for way in turns]
         if id(tree) in self._lazy:
             return [MatchPath(EMPTY, True), *(way for way in reading if not way.is_empty)]
         return [*reading, MatchPath(EMPTY, True)]
 
 
-def _all_of(item: Tree, low: int, high: int | None) -> Tree:
+def _maximal_repeat(item: Tree, low: int, high: int | None) -> Tree:
     """Return as many of a single character as there are, within the bounds."""
     if high is None:
-        return concat([repeat(item, low, None), _unless([item])])
+        return concat([repeat(item, low, None), _negative_lookahead([item])])
     if high == low:
         return repeat(item, low, low)
-    return either([concat([repeat(item, low, high - 1), _unless([item])]), repeat(item, high, high)])
+    return either([concat([repeat(item, low, high - 1), _negative_lookahead([item])]), repeat(item, high, high)])
 
 
-def _unless(bodies: ListOf[Tree]) -> Tree:
+def _negative_lookahead(bodies: ListOf[Tree]) -> Tree:
     """Return the condition that none of the bodies matches ahead."""
-    kept = [_needed(body) for body in bodies if body is not NOTHING]
-    if any(body is EMPTY for body in kept):
+    minimal = [_minimal_body(body) for body in bodies if body is not NOTHING]
+    if any(body is EMPTY for body in minimal):
         return NOTHING
-    return look(either(kept), ahead=True, negative=True) if kept else EMPTY
+    return look(either(minimal), ahead=True, negative=True) if minimal else EMPTY
 
 
-def _needed(body: Tree) -> Tree:
+def _minimal_body(body: Tree) -> Tree:
     """Return a smaller tree that matches a prefix of the text ahead exactly if `body` does."""
-    if _always(body):
+    if _is_nullable(body):
         return EMPTY
     if isinstance(body, (Sequence, Concat)):
         items = list(body.items)
-        while _always(items[-1]):
+        while _is_nullable(items[-1]):
             items.pop()
-        return concat([*items[:-1], _needed(items[-1])])
+        return concat([*items[:-1], _minimal_body(items[-1])])
     return repeat(body.item, body.min, body.min) if isinstance(body, (Repeat, LookaroundLoop)) else body
 
 
-def _always(tree: Tree) -> bool:
+def _is_nullable(tree: Tree) -> bool:
     """Test whether a tree matches the empty text everywhere."""
     if isinstance(tree, (Sequence, Concat)):
-        return all(map(_always, tree.items))
+        return all(map(_is_nullable, tree.items))
     if isinstance(tree, (Alternation, LookaroundAlternation)):
-        return any(map(_always, tree.items))
+        return any(map(_is_nullable, tree.items))
     if isinstance(tree, (Repeat, LookaroundLoop)):
-        return tree.min == 0 or _always(tree.item)
+        return tree.min == 0 or _is_nullable(tree.item)
     return isinstance(tree, Literal) and not tree.data
 
 
-def _are_apart(left: Tree, right: Tree) -> bool:
+def _are_disjoint(left: Tree, right: Tree) -> bool:
     """Test whether the first character separates the texts of two trees, neither of which matches the empty text."""
     (of_left, left_empty), (of_right, right_empty) = edge_of(left, ahead=True), edge_of(right, ahead=True)
     return not (left_empty or right_empty or intersect(of_left, of_right))
 
 
-def _beginning(tree: Tree) -> bytes:
+def _common_prefix(tree: Tree) -> bytes:
     """Return a common prefix of all texts of a tree, as far as its first literal shows."""
     if isinstance(tree, (Sequence, Concat)) and tree.items:
         tree = tree.items[0]

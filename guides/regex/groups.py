@@ -71,16 +71,16 @@ class _Ways:
         self.text = text
         self.lazy = lazy
         self.found: list[GroupText] = []
-        self._everywhere = (1 << len(text) + 1) - 1
+        self._all_places = (1 << len(text) + 1) - 1
         self._characters: dict[str, int] = {}
         for place, character in enumerate(text):
             self._characters[character] = self._characters.get(character, 0) | 1 << place
-        self._known: dict[tuple[int, int, bool], int] = {}
-        self._turns_known: dict[tuple[int, int, bool], _Turns] = {}
-        self._leaves: dict[int, int] = {}
+        self._reach_cache: dict[tuple[int, int, bool], int] = {}
+        self._turns_cache: dict[tuple[int, int, bool], _Turns] = {}
+        self._starts_of_leaves: dict[int, int] = {}
         self._ends: dict[int, dict[int, int]] = {}
         self._begins: dict[int, defaultdict[int, list[int]]] = {}
-        self._last: dict[tuple[int, int], dict[int, int]] = {}
+        self._last_ends: dict[tuple[int, int], dict[int, int]] = {}
         self._only_ends = False
         self._held = 0
 
@@ -113,7 +113,7 @@ class _Ways:
             case Lookaround(body, ahead, negative):
                 if not (negative or self._only_ends):
                     begins = 1 << place if ahead else self.before(body, 1 << place)
-                    self.walk(body, (begins & -begins).bit_length() - 1, self._everywhere if ahead else 1 << place)
+                    self.walk(body, (begins & -begins).bit_length() - 1, self._all_places if ahead else 1 << place)
                 return place
             case NamedGroup(name, item):
                 end = self.walk(item, place, ends)
@@ -121,15 +121,15 @@ class _Ways:
                     self.found.append(GroupText(name, place, end))
                 return end
             case AtomicGroup(item):
-                return self._first_ends(tree)[place] if self._only_ends else self.walk(item, place, self._everywhere)
+                return self._first_ends(tree)[place] if self._only_ends else self.walk(item, place, self._all_places)
             case _:
                 raise AssertionError(f"{tree!r} is no part of a pattern")
 
     def _walk_turns(self, tree: Repeat | LookaroundLoop, place: int, ends: int) -> int:
-        turns, may_be_empty = self._turns(tree, ends, True), lengths(tree.item)[0] == 0
+        turns, may_be_empty = self._turns_of(tree, ends, True), lengths(tree.item)[0] == 0
         # Once an unbounded repeat has its required iterations, its end depends only on the position, not on the way
         # there.
-        last = self._last.setdefault((id(tree), ends), {}) if self._only_ends and tree.max is None else {}
+        last = self._last_ends.setdefault((id(tree), ends), {}) if self._only_ends and tree.max is None else {}
         passed, done = list[int](), 0
         while done != tree.max and not (done >= tree.min and place in last):
             if done < tree.min:
@@ -140,8 +140,8 @@ class _Ways:
                 if may_be_empty:  # an empty iteration is the last one
                     target = target & ~(1 << place) | ends & 1 << place
                 passed.append(place)
-                is_over = id(tree) in self.lazy and ends >> place & 1
-                if is_over or not self.before(tree.item, target) >> place & 1:
+                is_done = id(tree) in self.lazy and ends >> place & 1
+                if is_done or not self.before(tree.item, target) >> place & 1:
                     break
             end = self.walk(tree.item, place, target)
             if end == place and done >= tree.min:
@@ -152,9 +152,9 @@ class _Ways:
         last.update(dict.fromkeys(passed, end))
         return end
 
-    def _turns(self, tree: Repeat | LookaroundLoop, places: int, back: bool) -> _Turns:
+    def _turns_of(self, tree: Repeat | LookaroundLoop, places: int, back: bool) -> _Turns:
         key = id(tree), places, back
-        if key not in self._turns_known:
+        if key not in self._turns_cache:
             left = None if tree.max is None else tree.max - tree.min
             optional, new = [places], places
             while new and left != 0:
@@ -169,27 +169,27 @@ class _Ways:
             while len(needed) <= tree.min and needed[-1:] != needed[-2:-1]:
                 needed.append(self._reach(tree.item, needed[-1], back))
                 self._hold(1)
-            self._turns_known[key] = _Turns(optional, needed)
-        return self._turns_known[key]
+            self._turns_cache[key] = _Turns(optional, needed)
+        return self._turns_cache[key]
 
     def _reach(self, tree: Tree, places: int, back: bool) -> int:
         """Return the positions before (`back`) or after texts of the tree that end or begin at one of `places`."""
         spend(STEPS_PER_PART + (len(self.text) >> 6))
         match tree:
             case Chars(ranges):
-                return self._moved(places, self._leaf(tree, ranges), 1, back)
+                return self._shift(places, self._leaf_starts(tree, ranges), 1, back)
             case Literal(data):
-                return self._moved(places, self._leaf(tree, data.decode()), len(data.decode()), back)
+                return self._shift(places, self._leaf_starts(tree, data.decode()), len(data.decode()), back)
             case Lookaround():
-                return places & self._holding(tree)
+                return places & self._condition_places(tree)
             case NamedGroup(_, item):
                 return self._reach(item, places, back)
             case _:
                 key = id(tree), places, back
-                if key not in self._known:
-                    self._known[key] = self._reach_through(tree, places, back)
+                if key not in self._reach_cache:
+                    self._reach_cache[key] = self._reach_through(tree, places, back)
                     self._hold(2)
-                return self._known[key]
+                return self._reach_cache[key]
 
     def _reach_through(self, tree: Tree, places: int, back: bool) -> int:
         match tree:
@@ -203,7 +203,7 @@ class _Ways:
                     found |= self._reach(item, places, back)
                 return found
             case Repeat() | LookaroundLoop():
-                return self._turns(tree, places, back).needed[-1]
+                return self._turns_of(tree, places, back).needed[-1]
             case AtomicGroup():
                 ends = self._first_ends(tree)
                 if back:
@@ -214,37 +214,37 @@ class _Ways:
             case _:
                 raise AssertionError(f"{tree!r} is no part of a pattern")
 
-    def _moved(self, places: int, begins: int, length: int, back: bool) -> int:
+    def _shift(self, places: int, begins: int, length: int, back: bool) -> int:
         return places >> length & begins if back else (places & begins) << length
 
-    def _leaf(self, tree: Tree, what: Ranges | str) -> int:
+    def _leaf_starts(self, tree: Tree, pattern: Ranges | str) -> int:
         """Return the positions where a character of a set, or a text, begins."""
-        if id(tree) not in self._leaves:
-            if isinstance(what, str):
-                found = self._everywhere
-                for at, character in enumerate(what):
+        if id(tree) not in self._starts_of_leaves:
+            if isinstance(pattern, str):
+                found = self._all_places
+                for at, character in enumerate(pattern):
                     found &= self._characters.get(character, 0) >> at
             else:
                 found = 0
                 for character, places in self._characters.items():
                     spend(STEPS_PER_PART)
-                    at = bisect_right(what, (ord(character), LAST)) - 1
-                    found |= places if at >= 0 and ord(character) <= what[at][1] else 0
-            self._leaves[id(tree)] = found
+                    at = bisect_right(pattern, (ord(character), LAST)) - 1
+                    found |= places if at >= 0 and ord(character) <= pattern[at][1] else 0
+            self._starts_of_leaves[id(tree)] = found
             self._hold(1)
-        return self._leaves[id(tree)]
+        return self._starts_of_leaves[id(tree)]
 
-    def _holding(self, look: Lookaround) -> int:
+    def _condition_places(self, look: Lookaround) -> int:
         """Return the positions where a condition holds."""
-        holding = self._reach(look.body, self._everywhere, look.ahead)
-        return self._everywhere & ~holding if look.negative else holding
+        places = self._reach(look.body, self._all_places, look.ahead)
+        return self._all_places & ~places if look.negative else places
 
     def _first_ends(self, tree: AtomicGroup) -> dict[int, int]:
         """Return the end of the first way from each position that has one."""
         if id(tree) not in self._ends:
-            begins, outer = self.before(tree.item, self._everywhere), self._only_ends
+            begins, outer = self.before(tree.item, self._all_places), self._only_ends
             self._only_ends = True
-            ends = {place: self.walk(tree.item, place, self._everywhere) for place in self._places_of(begins)}
+            ends = {place: self.walk(tree.item, place, self._all_places) for place in self._places_of(begins)}
             self._only_ends = outer
             self._ends[id(tree)], self._begins[id(tree)] = ends, defaultdict(list)
             for begin, end in ends.items():

@@ -2,12 +2,12 @@
 
 A `PatternMachine` is a tree as a nondeterministic automaton over classes of characters.
 
-A `Run` is a formula on the text that follows: *some* of its threads matches, and each thread has duties,
-conditions on the same text, all of which must hold. A duty is a run that must match or must not match. Lookbehinds are
-known at each position: the set tests of the previous character, and for each lookbehind the run that was begun at
-every position so far. Reading a character maps formulas to formulas, and there are finitely many of them: subset
-construction for an alternating automaton. `guides/automata/positions.py`, with plain subsets as states, does not need
-it.
+A `Run` is a formula on the text that follows: *some* of its threads matches, and each thread has obligations,
+conditions on the same text, all of which must hold. An obligation is a run that must match or must not match.
+Lookbehinds are known at each position: the set tests of the previous character, and for each lookbehind the run that
+began at every position so far. Reading a character maps formulas to formulas, and there are finitely many of them:
+subset construction for an alternating automaton. `guides/automata/positions.py`, with plain subsets as states, does
+not need it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LookaheadTest(NamedTuple):
 
 
 class LookbehindTest(NamedTuple):
-    """Lookbehind: the machine of tracker number `tracker`, begun anywhere before, has matched here, or has not."""
+    """Lookbehind: the machine of tracker number `tracker`, started anywhere before, has matched here, or has not."""
 
     tracker: int
     negative: bool
@@ -71,7 +71,7 @@ Guard = NextTest | PreviousTest | LookaheadTest | LookbehindTest
 
 
 class Tracker(NamedTuple):
-    """A lookbehind: begun at every position, matched in state `goal`."""
+    """A lookbehind: started at every position, matched in state `goal`."""
 
     start: int
     goal: int
@@ -82,7 +82,7 @@ class PatternMachine:
 
     moves: transitions on classes (a bit for each); links: epsilon transitions, each with a guard or None
     atoms: the characters of each class; tests: the classes of each set that a previous character is tested against
-    needs, asks: for each state, a bit for each tracker reachable from it, and for each test reachable from
+    tracker_bits, test_bits: for each state, a bit for each tracker reachable from it, and for each test reachable from
     it without reading
     Raises LimitError beyond `max_states` states.
     """
@@ -99,11 +99,11 @@ class PatternMachine:
         _sets_of(tree, found)
         self.atoms, self._classes = partition(found)
         self.class_count = len(self.atoms)
-        self.start = self._state()
+        self.start = self._add_state()
         self.accept = self._add(tree, self.start)
-        self.asks, self.needs = self._reachable()
+        self.test_bits, self.tracker_bits = self._compute_reachable()
 
-    def _state(self) -> int:
+    def _add_state(self) -> int:
         if len(self.moves) >= self.max_states:
             raise too_many_states(self.max_states)
         self.moves.append([])
@@ -117,51 +117,51 @@ class PatternMachine:
         """Add the tree behind `source` and return the state in which it has matched."""
         spend(STEPS_PER_NODE)
         if isinstance(tree, Chars):
-            return self._read(tree.ranges, source)
+            return self._add_move(tree.ranges, source)
         if isinstance(tree, Literal):
             for char in tree.data.decode():
                 spend(STEPS_PER_NODE)
-                source = self._read(single(ord(char)), source)
+                source = self._add_move(single(ord(char)), source)
             return source
         if isinstance(tree, (Sequence, Concat)):
             for item in tree.items:
                 source = self._add(item, source)
             return source
         if isinstance(tree, (Alternation, LookaroundAlternation)):
-            end = self._state()
+            end = self._add_state()
             for item in tree.items:
-                begin = self._state()
+                begin = self._add_state()
                 self._link(source, begin)
                 self._link(self._add(item, begin), end)
             return end
         if isinstance(tree, (Repeat, LookaroundLoop)):
-            return self._repeat(tree, source)
+            return self._add_repeat(tree, source)
         assert isinstance(tree, Lookaround), "no references, no tables"
-        end = self._state()
-        self._link(source, end, self._guard(tree))
+        end = self._add_state()
+        self._link(source, end, self._guard_of(tree))
         return end
 
-    def _read(self, ranges: Ranges, source: int) -> int:
-        end = self._state()
+    def _add_move(self, ranges: Ranges, source: int) -> int:
+        end = self._add_state()
         self.moves[source].append((self._classes[ranges], end))
         return end
 
-    def _repeat(self, tree: Repeat | LookaroundLoop, source: int) -> int:
+    def _add_repeat(self, tree: Repeat | LookaroundLoop, source: int) -> int:
         for _ in range(tree.min):
             source = self._add(tree.item, source)
         if tree.max is None:
-            again = self._state()
-            self._link(source, again)
-            self._link(self._add(tree.item, again), again)
-            return again
-        end = self._state()
+            loop = self._add_state()
+            self._link(source, loop)
+            self._link(self._add(tree.item, loop), loop)
+            return loop
+        end = self._add_state()
         self._link(source, end)
         for _ in range(tree.max - tree.min):
             source = self._add(tree.item, source)
             self._link(source, end)
         return end
 
-    def _guard(self, look: Lookaround) -> Guard:
+    def _guard_of(self, look: Lookaround) -> Guard:
         """Return the guard of a condition. Its machine is built once, however often the tree is unrolled."""
         if isinstance(look.body, Chars):
             classes = self._classes[look.body.ranges]
@@ -172,7 +172,7 @@ class PatternMachine:
             return PreviousTest(self.tests.index(classes), look.negative)
         known = self._guards.get(look)
         if known is None:
-            begin = self._state()
+            begin = self._add_state()
             goal = self._add(look.body, begin)
             if look.ahead:
                 self.goals.add(goal)
@@ -183,31 +183,31 @@ class PatternMachine:
             self._guards[look] = known
         return LookaheadTest(known, look.negative) if look.ahead else LookbehindTest(known, look.negative)
 
-    def _reachable(self) -> tuple[list[int], list[int]]:
+    def _compute_reachable(self) -> tuple[list[int], list[int]]:
         """Return (tests reachable without reading, trackers reachable at all) for each state, as bits."""
-        asks, needs = [0] * len(self.moves), [0] * len(self.moves)
+        test_bits, tracker_bits = [0] * len(self.moves), [0] * len(self.moves)
         changed = True
         while changed:
             changed = False
             spend(STEPS_PER_NODE * len(self.moves))
             for state in reversed(range(len(self.moves))):
-                ask, need = asks[state], needs[state]
+                tests, trackers = test_bits[state], tracker_bits[state]
                 for target, guard in self.links[state]:
-                    ask |= asks[target]
-                    need |= needs[target]
+                    tests |= test_bits[target]
+                    trackers |= tracker_bits[target]
                     if isinstance(guard, PreviousTest):
-                        ask |= 1 << guard.test
+                        tests |= 1 << guard.test
                     elif isinstance(guard, LookaheadTest):
-                        ask |= asks[guard.start]
-                        need |= needs[guard.start]
+                        tests |= test_bits[guard.start]
+                        trackers |= tracker_bits[guard.start]
                     elif isinstance(guard, LookbehindTest):
-                        need |= 1 << guard.tracker | needs[self.trackers[guard.tracker].start]
+                        trackers |= 1 << guard.tracker | tracker_bits[self.trackers[guard.tracker].start]
                 for _, target in self.moves[state]:
-                    need |= needs[target]
-                if (ask, need) != (asks[state], needs[state]):
-                    asks[state], needs[state] = ask, need
+                    trackers |= tracker_bits[target]
+                if (tests, trackers) != (test_bits[state], tracker_bits[state]):
+                    test_bits[state], tracker_bits[state] = tests, trackers
                     changed = True
-        return asks, needs
+        return test_bits, tracker_bits
 
 
 def _sets_of(tree: Tree, found: set[Ranges]) -> None:
@@ -233,14 +233,14 @@ def too_many_states(max_states: int) -> LimitError:
 
 
 Run = frozenset["Thread"]
-Duties = frozenset["Obligation"]
+Obligations = frozenset["Obligation"]
 
 
 class Thread(NamedTuple):
-    """A state of the machine, with duties on the text that follows."""
+    """A state of the machine, with obligations on the text that follows."""
 
     state: int
-    duties: Duties
+    obligations: Obligations
 
 
 class Obligation(NamedTuple):
@@ -258,7 +258,7 @@ class State(NamedTuple):
     run: Run
 
 
-NO_DUTIES: Duties = frozenset()
+NO_OBLIGATIONS: Obligations = frozenset()
 NO_RUN: Run = frozenset()
 # Estimates that bound the search before the states over bytes can be counted
 STATES_PER_CHARACTER = 5
@@ -267,7 +267,7 @@ STEPS_PER_STATE = 2
 STEPS_PER_CLASS, STEPS_PER_THREAD = 200, 200
 
 
-def without_looking(tree: Tree, max_states: int) -> Node:
+def lower_lookarounds(tree: Tree, max_states: int) -> Node:
     """Return the language of a tree over the whole text as a table. Raises LimitError beyond `max_states`."""
     machine = PatternMachine(tree, max_states)
     transitions, accepting = _Explorer(machine, max_states).explore()
@@ -285,21 +285,21 @@ class _Explorer:
         self.max_states = max_states
         self.steps = 0
         self.numbers: StateNumbering[State] = StateNumbering()
-        self.classes = _alike(machine)
+        self.classes = _equivalent_classes(machine)
 
     def explore(self) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
         """Return (transitions int32 [states, classes], accepting bool [states]); state 0 is the start."""
-        start = frozenset((Thread(self.machine.start, NO_DUTIES),))
-        self._number(self._state(0, (NO_RUN,) * len(self.machine.trackers), start))
+        start = frozenset((Thread(self.machine.start, NO_OBLIGATIONS),))
+        self._number_of(self._make_state(0, (NO_RUN,) * len(self.machine.trackers), start))
         rows: list[list[int]] = []
         accepting: list[bool] = []
         for state in self.numbers.states:  # grows during the loop
             row = [DEAD] * self.machine.class_count
             spend(STEPS_PER_CLASS * self.machine.class_count)
-            for alike in self.classes:
-                position = Position(self.machine, state, alike[0])
-                for bit in alike:
-                    row[bit.bit_length() - 1] = self._number(self._read(position, bit))
+            for group in self.classes:
+                position = Position(self.machine, state, group[0])
+                for bit in group:
+                    row[bit.bit_length() - 1] = self._number_of(self._state_after(position, bit))
                 self.steps += position.steps
             rows.append(row)
             accepting.append(Position(self.machine, state, 0).accepts())
@@ -308,41 +308,41 @@ class _Explorer:
                 raise too_many_states(self.max_states)
         return np.array(rows, np.int32), np.array(accepting, np.bool_)
 
-    def _number(self, state: State) -> int:
+    def _number_of(self, state: State) -> int:
         return self.numbers[state] if state.run else DEAD
 
-    def _read(self, position: Position, bit: int) -> State:
+    def _state_after(self, position: Position, bit: int) -> State:
         """Return the state after a character of the class `bit`."""
         before = position.state
         previous = sum(1 << index for index, classes in enumerate(self.machine.tests) if classes & bit)
         trackers = tuple(
-            None if run is None else position.advance(position.tracked(index), bit)
+            None if run is None else position.advance(position.lookbehind_run(index), bit)
             for index, run in enumerate(before.trackers)
         )
-        return self._state(previous, trackers, position.advance(before.run, bit))
+        return self._make_state(previous, trackers, position.advance(before.run, bit))
 
-    def _state(self, previous: int, trackers: tuple[Run | None, ...], run: Run) -> State:
+    def _make_state(self, previous: int, trackers: tuple[Run | None, ...], run: Run) -> State:
         """Return a state without the parts that no later condition uses."""
-        asks, needs = self._relevant(run)
-        kept: list[Run | None] = []
-        for index, (tracker, tracked) in enumerate(zip(self.machine.trackers, trackers, strict=True)):
-            if not needs >> index & 1:
-                kept.append(None)
+        test_bits, tracker_bits = self._relevant_bits(run)
+        relevant: list[Run | None] = []
+        for index, (tracker, tracker_run) in enumerate(zip(self.machine.trackers, trackers, strict=True)):
+            if not tracker_bits >> index & 1:
+                relevant.append(None)
                 continue
-            kept.append(tracked)
-            asks |= self.machine.asks[tracker.start] | self._relevant(tracked or NO_RUN)[0]
-        return State(previous & asks, tuple(kept), run)
+            relevant.append(tracker_run)
+            test_bits |= self.machine.test_bits[tracker.start] | self._relevant_bits(tracker_run or NO_RUN)[0]
+        return State(previous & test_bits, tuple(relevant), run)
 
-    def _relevant(self, run: Run) -> tuple[int, int]:
+    def _relevant_bits(self, run: Run) -> tuple[int, int]:
         """Return (tests that the next position may use, trackers that any position may use), as bits."""
-        asks = needs = 0
+        test_bits = tracker_bits = 0
         for thread in run:
-            asks |= self.machine.asks[thread.state]
-            needs |= self.machine.needs[thread.state]
-            for duty in thread.duties:
-                inner = self._relevant(duty.run)
-                asks, needs = asks | inner[0], needs | inner[1]
-        return asks, needs
+            test_bits |= self.machine.test_bits[thread.state]
+            tracker_bits |= self.machine.tracker_bits[thread.state]
+            for obligation in thread.obligations:
+                inner = self._relevant_bits(obligation.run)
+                test_bits, tracker_bits = test_bits | inner[0], tracker_bits | inner[1]
+        return test_bits, tracker_bits
 
 
 class Position:
@@ -353,27 +353,27 @@ class Position:
         self.state = state
         self.following = following
         self.steps = 0
-        self._closed: dict[Run, Run] = {}
-        self._behind: dict[int, frozenset[Duties]] = {}
+        self._closures: dict[Run, Run] = {}
+        self._lookbehinds: dict[int, frozenset[Obligations]] = {}
 
     def accepts(self) -> bool:
         """Test whether the text may end here."""
         accept = self.machine.accept
-        return any(thread.state == accept and self._fulfilled(thread) for thread in self._close(self.state.run))
+        return any(thread.state == accept and self._is_fulfilled(thread) for thread in self._close(self.state.run))
 
-    def _fulfilled(self, thread: Thread) -> bool:
-        """Test whether the end of the text meets the thread's duties."""
-        return all(self._ends(duty.run) != duty.negative for duty in thread.duties)
+    def _is_fulfilled(self, thread: Thread) -> bool:
+        """Test whether the end of the text meets the thread's obligations."""
+        return all(self._matches_at_end(obligation.run) != obligation.negative for obligation in thread.obligations)
 
-    def _ends(self, run: Run) -> bool:
+    def _matches_at_end(self, run: Run) -> bool:
         goals = self.machine.goals
-        return any(thread.state in goals and self._fulfilled(thread) for thread in self._close(run))
+        return any(thread.state in goals and self._is_fulfilled(thread) for thread in self._close(run))
 
-    def tracked(self, index: int) -> Run:
+    def lookbehind_run(self, index: int) -> Run:
         """Return the run of a lookbehind, with the thread that begins here."""
-        begun = self.state.trackers[index]
-        assert begun is not None, "trackers are kept as long as a condition may ask them"
-        return begun | {Thread(self.machine.trackers[index].start, NO_DUTIES)}
+        run = self.state.trackers[index]
+        assert run is not None, "trackers are kept as long as a condition may ask them"
+        return run | {Thread(self.machine.trackers[index].start, NO_OBLIGATIONS)}
 
     def advance(self, run: Run, bit: int) -> Run:
         """Return the run after a character of class `bit`, equivalent to `following` for all guards."""
@@ -383,99 +383,99 @@ class Position:
                 targets = [thread.state]
             else:
                 targets = [target for classes, target in self.machine.moves[thread.state] if classes & bit]
-            duties = self._advance_all(thread.duties, bit) if targets else None
-            if duties is not None:
-                after.update(Thread(target, duties) for target in targets)
+            obligations = self._advance_obligations(thread.obligations, bit) if targets else None
+            if obligations is not None:
+                after.update(Thread(target, obligations) for target in targets)
             self.steps += 1
             spend(STEPS_PER_THREAD)
-        return _reduced(after)
+        return _reduce(after)
 
-    def _advance_all(self, duties: Duties, bit: int) -> Duties | None:
-        """Return the duties that remain after the character; None if one is violated."""
+    def _advance_obligations(self, obligations: Obligations, bit: int) -> Obligations | None:
+        """Return the obligations that remain after the character; None if one is violated."""
         remaining: set[Obligation] = set()
-        for duty in duties:
-            run = self._close(duty.run)
-            if not self._met(run):
-                run = self.advance(duty.run, bit)
-            if self._met(run) or not run:
-                if self._met(run) == duty.negative:
+        for obligation in obligations:
+            run = self._close(obligation.run)
+            if not self._has_matched(run):
+                run = self.advance(obligation.run, bit)
+            if self._has_matched(run) or not run:
+                if self._has_matched(run) == obligation.negative:
                     return None
-            elif Obligation(run, not duty.negative) in remaining:
+            elif Obligation(run, not obligation.negative) in remaining:
                 return None
             else:
-                remaining.add(Obligation(run, duty.negative))
+                remaining.add(Obligation(run, obligation.negative))
         return frozenset(remaining)
 
-    def _met(self, run: Run) -> bool:
+    def _has_matched(self, run: Run) -> bool:
         """Test whether the run has matched, whatever follows."""
-        return any(thread.state in self.machine.goals and not thread.duties for thread in run)
+        return any(thread.state in self.machine.goals and not thread.obligations for thread in run)
 
     def _close(self, run: Run) -> Run:
         """Return the epsilon closure of the run at this position."""
-        closed = self._closed.get(run)
+        closed = self._closures.get(run)
         if closed is None:
             found = set(run)
             pending = list(run)
             while pending:
                 thread = pending.pop()
                 for target, guard in self.machine.links[thread.state]:
-                    for duties in ALWAYS if guard is None else self._alternatives(guard):
-                        reached = Thread(target, thread.duties | duties)
+                    for obligations in ALWAYS if guard is None else self._alternatives(guard):
+                        reached = Thread(target, thread.obligations | obligations)
                         if reached not in found:
                             found.add(reached)
                             pending.append(reached)
             self.steps += len(found)
             spend(STEPS_PER_THREAD * len(found))
-            closed = self._closed[run] = _reduced(found)
+            closed = self._closures[run] = _reduce(found)
         return closed
 
-    def _alternatives(self, guard: Guard) -> Iterable[Duties]:
-        """Yield the sets of duties under any one of which a condition holds."""
+    def _alternatives(self, guard: Guard) -> Iterable[Obligations]:
+        """Yield the sets of obligations under any one of which a condition holds."""
         if isinstance(guard, NextTest):
             return NO_WAY if bool(guard.classes & self.following) == guard.negative else ALWAYS
         if isinstance(guard, PreviousTest):
             return NO_WAY if bool(self.state.previous >> guard.test & 1) == guard.negative else ALWAYS
         if isinstance(guard, LookaheadTest):
-            return (frozenset((Obligation(frozenset((Thread(guard.start, NO_DUTIES),)), guard.negative),)),)
-        matched = self._behind.get(guard.tracker)
+            return (frozenset((Obligation(frozenset((Thread(guard.start, NO_OBLIGATIONS),)), guard.negative),)),)
+        matched = self._lookbehinds.get(guard.tracker)
         if matched is None:
             goal = self.machine.trackers[guard.tracker].goal
-            threads = self._close(self.tracked(guard.tracker))
-            matched = frozenset(thread.duties for thread in threads if thread.state == goal)
-            self._behind[guard.tracker] = matched
+            threads = self._close(self.lookbehind_run(guard.tracker))
+            matched = frozenset(thread.obligations for thread in threads if thread.state == goal)
+            self._lookbehinds[guard.tracker] = matched
         if not guard.negative:
             return matched
-        found: set[Duties] = set()
+        found: set[Obligations] = set()
         for choice in product(*matched):
             spend(STEPS_PER_THREAD * (1 + len(choice)))
-            found.add(frozenset(Obligation(duty.run, not duty.negative) for duty in choice))
+            found.add(frozenset(Obligation(obligation.run, not obligation.negative) for obligation in choice))
         return found
 
 
-ALWAYS = (NO_DUTIES,)
-NO_WAY: tuple[Duties, ...] = ()
+ALWAYS = (NO_OBLIGATIONS,)
+NO_WAY: tuple[Obligations, ...] = ()
 
 
-def _reduced(threads: set[Thread]) -> Run:
-    """Drop threads whose duties are a proper superset of another thread's in the same state."""
-    if len(threads) == 1 or not any(thread.duties for thread in threads):
+def _reduce(threads: set[Thread]) -> Run:
+    """Drop threads whose obligations are a proper superset of another thread's in the same state."""
+    if len(threads) == 1 or not any(thread.obligations for thread in threads):
         return frozenset(threads)
     by_state: dict[int, list[Thread]] = {}
     for thread in threads:
         by_state.setdefault(thread.state, []).append(thread)
     return frozenset(
         thread
-        for alike in by_state.values()
-        for thread in alike
-        if not any(other.duties < thread.duties for other in alike)
+        for group in by_state.values()
+        for thread in group
+        if not any(other.obligations < thread.obligations for other in group)
     )
 
 
-def _alike(machine: PatternMachine) -> list[list[int]]:
+def _equivalent_classes(machine: PatternMachine) -> list[list[int]]:
     """Group the classes (as bits) that no condition on the next character separates."""
-    asked = {guard.classes for links in machine.links for _, guard in links if isinstance(guard, NextTest)}
+    tests = {guard.classes for links in machine.links for _, guard in links if isinstance(guard, NextTest)}
     groups: dict[tuple[bool, ...], list[int]] = {}
     for number in range(machine.class_count):
         bit = 1 << number
-        groups.setdefault(tuple(bool(classes & bit) for classes in asked), []).append(bit)
+        groups.setdefault(tuple(bool(classes & bit) for classes in tests), []).append(bit)
     return list(groups.values())

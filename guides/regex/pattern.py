@@ -56,7 +56,7 @@ def parse(
     try:
         tree = _READERS[dialect](pattern, flags & ~int(re.U)).read()
         if search:
-            tree = _anywhere(tree)
+            tree = _search_tree(tree)
         if isinstance(tree, Looking):
             return resolve(tree, max_states)
         return tree
@@ -84,13 +84,13 @@ def flags_of(flags: Any) -> int:
     return number
 
 
-def _anywhere(tree: Tree) -> Tree:
+def _search_tree(tree: Tree) -> Tree:
     """Return the language of texts that contain a match. Leading and trailing anchors are resolved directly."""
     branches = tree.items if isinstance(tree, LookaroundAlternation) else (tree,)
-    return either([_unanchored(branch) for branch in branches])
+    return either([_strip_anchors(branch) for branch in branches])
 
 
-def _unanchored(branch: Tree) -> Tree:
+def _strip_anchors(branch: Tree) -> Tree:
     items = branch.items if isinstance(branch, Concat) else (branch,)
     begin, end = 0, len(items)
     while begin < end and items[begin] is TEXT_START:

@@ -7,7 +7,7 @@ import unicodedata
 
 from ..automata.charsets import ascii_class, unicode_class
 from ..syntax import Ranges
-from .reader import ASCII, DOTALL, IGNORECASE, LOOKS, MAX_KNOWN, MULTILINE, VERBOSE, PatternReader
+from .reader import ASCII, DOTALL, IGNORECASE, LOOKS, MAX_CACHED, MULTILINE, VERBOSE, PatternReader
 from .tree import (
     LINE_END,
     TEXT_END,
@@ -131,10 +131,10 @@ class PythonReader(PatternReader):
 
     def bracket(self) -> None:
         """Read `[...]`, or reuse an equal set read before under the same flags."""
-        for (source, flags), known in self.known_sets.items():
+        for (source, flags), tree in self.cached_sets.items():
             if flags == self.flags and self.text.startswith(source, self.at):
                 self.at += len(source)
-                self.push(known)
+                self.push(tree)
                 return
         opening = self.at
         self.at += 1
@@ -160,10 +160,10 @@ class PythonReader(PatternReader):
             else:
                 classes += low
         self.at += 1
-        read = self.set_of(pairs, classes, negated)
-        if len(self.known_sets) < MAX_KNOWN:
-            self.known_sets[text[opening : self.at], self.flags] = read
-        self.push(read)
+        characters = self.set_of(pairs, classes, negated)
+        if len(self.cached_sets) < MAX_CACHED:
+            self.cached_sets[text[opening : self.at], self.flags] = characters
+        self.push(characters)
 
     def code_in_set(self, letter: str, offset: int) -> int:
         """Return `code_point`, or the character of an octal escape."""

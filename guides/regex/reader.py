@@ -30,7 +30,7 @@ from .unicode import Folding, cases_of, ignoring_case, property_ranges
 IGNORECASE, MULTILINE, DOTALL, VERBOSE, ASCII = (int(flag) for flag in (re.I, re.M, re.S, re.X, re.A))
 MAX_DEPTH = 100
 MAX_COUNT = 2**30
-MAX_KNOWN = 16
+MAX_CACHED = 16
 # Work per piece that is read at once, and per character that is looked up
 STEPS_PER_WORD = 100
 
@@ -44,7 +44,7 @@ _CONTROLS = {"f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _DOT = Chars(NOT_NEWLINE)
 _DOT_ALL = Chars(ALL)
 
-NOTHING_BEFORE, ATOM, LITERAL, QUANTIFIED = range(4)
+NO_ITEM, ATOM, LITERAL, QUANTIFIED = range(4)
 LOOKS = {"=": (True, False), "!": (True, True), "<=": (False, False), "<!": (False, True)}
 """Lookarounds by what follows `(?`: whether they look ahead, and whether they are negative."""
 
@@ -82,9 +82,9 @@ class PatternReader(ABC):
         self.branches: list[Tree] = []
         self.stack: list[OpenGroup] = []
         self.names: dict[str, int] = {}
-        self.before = NOTHING_BEFORE
-        self.known_sets: dict[tuple[str, int], Tree] = {}
-        self.known_groups: dict[tuple[str, int], Tree] = {}
+        self.previous = NO_ITEM
+        self.cached_sets: dict[tuple[str, int], Tree] = {}
+        self.cached_groups: dict[tuple[str, int], Tree] = {}
         self.lazy: Lazy = {}
 
     @abstractmethod
@@ -129,7 +129,7 @@ class PatternReader(ABC):
             "{": self.counts,
             "[": self.bracket,
             "|": self.bar,
-            "(": self.known_or_new_group,
+            "(": self.cached_or_new_group,
             ")": self.close_group,
         }
         while self.at < end:
@@ -151,19 +151,19 @@ class PatternReader(ABC):
     def push(self, item: Tree) -> None:
         """Add an item that a quantifier may follow."""
         self.items.append(item)
-        self.before = ATOM
+        self.previous = ATOM
 
     def push_condition(self, item: Tree) -> None:
         """Add an anchor, which no quantifier may follow."""
         self.items.append(item)
-        self.before = NOTHING_BEFORE
+        self.previous = NO_ITEM
 
     def literal(self, end: int) -> None:
         """Add the characters up to `end`, some of them escaped; a quantifier may follow the last one."""
         run = self.text[self.at : end]
         self.at = end
         if "\\" in run:
-            run = _ESCAPE.sub(_unescaped, run)
+            run = _ESCAPE.sub(_unescape, run)
         if self.flags & IGNORECASE:
             spend(STEPS_PER_WORD * len(run))
             for char in run:
@@ -171,7 +171,7 @@ class PatternReader(ABC):
             return
         spend(len(run))
         self.items.append(Literal(run.encode()))
-        self.before = LITERAL
+        self.previous = LITERAL
 
     def one(self, code: int) -> Tree:
         """Return one character under the current flags."""
@@ -253,14 +253,14 @@ class PatternReader(ABC):
         names = len(self.names)
         self.stack.append(OpenGroup(self.items, self.branches, self.flags, look, atomic, offset, names, name))
         self.items, self.branches, self.flags = [], [], flags
-        self.before = NOTHING_BEFORE
+        self.previous = NO_ITEM
 
-    def known_or_new_group(self) -> None:
+    def cached_or_new_group(self) -> None:
         """Read a group, or reuse an equal group read before under the same flags."""
-        for (source, flags), known in self.known_groups.items():
+        for (source, flags), tree in self.cached_groups.items():
             if flags == self.flags and self.text.startswith(source, self.at):
                 self.at += len(source)
-                self.push(known)
+                self.push(tree)
                 return
         self.group()
 
@@ -275,8 +275,8 @@ class PatternReader(ABC):
             if frame.atomic:
                 tree = AtomicGroup(tree) if self.keeps_groups else Atomic(self.lazy).group(tree)
             self.push(NamedGroup(frame.name, tree) if self.keeps_groups and frame.name is not None else tree)
-            if len(self.known_groups) < MAX_KNOWN and len(self.names) == frame.names:
-                self.known_groups[self.text[frame.offset : self.at], self.flags] = self.items[-1]
+            if len(self.cached_groups) < MAX_CACHED and len(self.names) == frame.names:
+                self.cached_groups[self.text[frame.offset : self.at], self.flags] = self.items[-1]
             return
         ahead, negative = frame.look
         if self.check_look(tree, ahead, frame.offset):
@@ -292,7 +292,7 @@ class PatternReader(ABC):
         self.at += 1
         self.branches.append(concat(self.items))
         self.items = []
-        self.before = NOTHING_BEFORE
+        self.previous = NO_ITEM
 
     def finish_alternatives(self) -> Tree:
         if not self.branches:
@@ -333,13 +333,13 @@ class PatternReader(ABC):
 
     def apply(self, low: int, high: int | None, end: int) -> None:
         """Repeat the last item."""
-        if self.before == NOTHING_BEFORE:
+        if self.previous == NO_ITEM:
             self.fail("nothing to repeat: expected a character, set or group before the quantifier", self.at)
         last = self.items[-1]
-        if self.before == LITERAL and isinstance(last, Literal):
-            self.items[-1:] = _without_last(last)
+        if self.previous == LITERAL and isinstance(last, Literal):
+            self.items[-1:] = _split_last(last)
         item = repeat(self.items[-1], low, high)
-        if self.before == QUANTIFIED:
+        if self.previous == QUANTIFIED:
             self.fail("two quantifiers in a row: put the first repeat in a group (?:...) to repeat it", self.at)
         following = self.text[end : end + 1]
         if following == "+":
@@ -353,14 +353,14 @@ class PatternReader(ABC):
             self.lazy[id(item)] = item
         self.at = end + (following in ("?", "+"))
         self.items[-1] = item
-        self.before = QUANTIFIED
+        self.previous = QUANTIFIED
 
 
-def _without_last(literal: Literal) -> list[Tree]:
+def _split_last(literal: Literal) -> list[Tree]:
     """Split a literal before its last character."""
     text = literal.data.decode()
     return [Literal(text[:-1].encode()), Literal(text[-1].encode())] if len(text) > 1 else [literal]
 
 
-def _unescaped(escape: re.Match[str]) -> str:
+def _unescape(escape: re.Match[str]) -> str:
     return _CONTROLS.get(escape[1], escape[1])

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ..automata.charsets import intersect, negate, union
 from ..limits import spend
 from ..syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence
-from .lookaround import without_looking
+from .lookaround import lower_lookarounds
 from .tree import (
     ENDLESS,
     NO_GROUPS,
@@ -80,11 +80,11 @@ def _simplify_items(items: tuple[Tree, ...], left: NeighbourTest, right: Neighbo
     return done
 
 
-def _join(item: Tree, beyond: NeighbourTest, ahead: bool, optional: bool = False) -> NeighbourTest:
-    """Return the side seen at `item` with `beyond` behind it."""
+def _join(item: Tree, outer: NeighbourTest, ahead: bool, optional: bool = False) -> NeighbourTest:
+    """Return the side seen at `item` with `outer` behind it."""
     ranges, nullable = edge_of(item, ahead)
     if nullable or optional:
-        return NeighbourTest(union(ranges, beyond.chars), beyond.edge)
+        return NeighbourTest(union(ranges, outer.chars), outer.edge)
     return NeighbourTest(ranges, False)
 
 
@@ -192,14 +192,14 @@ class _Lowering:
 
     def __init__(self, max_states: int) -> None:
         self._max_states = max_states
-        self._known: dict[Tree, Node] = {}
+        self._cache: dict[Tree, Node] = {}
 
     def lower(self, tree: Tree) -> Node:
         """Lower a tree whose conditions look at nothing beyond it."""
         if isinstance(tree, LookaroundAlternation):
-            return _plain(either([self.lower(item) for item in tree.items]))
+            return _as_node(either([self.lower(item) for item in tree.items]))
         if isinstance(tree, LookaroundLoop) and _reach(tree.item) == (0, 0):
-            return _plain(repeat(self.lower(tree.item), tree.min, tree.max))
+            return _as_node(repeat(self.lower(tree.item), tree.min, tree.max))
         if isinstance(tree, Concat):
             parts: list[Tree] = []
             for begin, end in _windows(tree.items):
@@ -207,16 +207,16 @@ class _Lowering:
                     parts.append(self.lower(tree.items[begin]))
                 else:
                     parts.append(self._automaton(concat(tree.items[begin:end])))
-            return _plain(concat(parts))
+            return _as_node(concat(parts))
         if isinstance(tree, (Lookaround, LookaroundLoop)):
             return self._automaton(tree)
         assert not isinstance(tree, (NamedGroup, AtomicGroup)), NO_GROUPS
         return tree
 
     def _automaton(self, tree: Tree) -> Node:
-        known = self._known.get(tree)
+        known = self._cache.get(tree)
         if known is None:
-            known = self._known[tree] = without_looking(tree, self._max_states)
+            known = self._cache[tree] = lower_lookarounds(tree, self._max_states)
         return known
 
 
@@ -262,6 +262,6 @@ def _reach(tree: Tree) -> tuple[int, int]:
     return 0, 0
 
 
-def _plain(tree: Tree) -> Node:
+def _as_node(tree: Tree) -> Node:
     assert not isinstance(tree, Looking), "lowered parts hold no conditions"
     return tree

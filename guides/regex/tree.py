@@ -152,21 +152,21 @@ def sequence(flat: list[Tree]) -> Tree:
 
 def either(items: ListOf[Tree]) -> Tree:
     """Return an alternation: empty languages are dropped, and single characters become one set."""
-    kept = [item for item in items if item is not NOTHING]
-    if len(kept) == 1:
-        return kept[0]
-    if not kept:
+    nonempty = [item for item in items if item is not NOTHING]
+    if len(nonempty) == 1:
+        return nonempty[0]
+    if not nonempty:
         return NOTHING
     pairs: list[tuple[int, int]] = []
-    for item in kept:
+    for item in nonempty:
         found = single_character(item)
         if found is None:
             break
         pairs += found
     else:
         return Chars(normalise(pairs))
-    plain = [item for item in kept if not isinstance(item, Looking)]
-    return Alternation(tuple(plain)) if len(plain) == len(kept) else LookaroundAlternation(tuple(kept))
+    plain = [item for item in nonempty if not isinstance(item, Looking)]
+    return Alternation(tuple(plain)) if len(plain) == len(nonempty) else LookaroundAlternation(tuple(nonempty))
 
 
 def repeat(item: Tree, low: int, high: int | None) -> Tree:
@@ -200,20 +200,20 @@ Known = dict[int, tuple[Tree, Span]]
 """A cache of lengths by id of the tree. Holding the trees keeps their ids unique."""
 
 
-def lengths(tree: Tree, known: Known | None = None) -> Span:
+def lengths(tree: Tree, cache: Known | None = None) -> Span:
     """Return (fewest, most) characters of the texts of a tree; ENDLESS for no bound. Lookarounds match 0 characters.
 
-    known: a cache for repeated calls on parts of the same trees
+    cache: a cache for repeated calls on parts of the same trees
     """
-    if known is None:
+    if cache is None:
         return _lengths(tree, {})
-    found = known.get(id(tree))
+    found = cache.get(id(tree))
     if found is None:
-        found = known[id(tree)] = tree, _lengths(tree, known)
+        found = cache[id(tree)] = tree, _lengths(tree, cache)
     return found[1]
 
 
-def _lengths(tree: Tree, known: Known) -> Span:
+def _lengths(tree: Tree, cache: Known) -> Span:
     spend(STEPS_PER_NODE)
     if isinstance(tree, Chars):
         return 1, 1
@@ -221,17 +221,17 @@ def _lengths(tree: Tree, known: Known) -> Span:
         count = len(tree.data.decode())
         return count, count
     if isinstance(tree, (Sequence, Concat)):
-        pairs = [lengths(item, known) for item in tree.items]
+        pairs = [lengths(item, cache) for item in tree.items]
         return sum(pair[0] for pair in pairs), min(sum(pair[1] for pair in pairs), ENDLESS)
     if isinstance(tree, (Alternation, LookaroundAlternation)):
-        pairs = [lengths(item, known) for item in tree.items]
+        pairs = [lengths(item, cache) for item in tree.items]
         if not pairs:
             return 0, 0
         return min(pair[0] for pair in pairs), max(pair[1] for pair in pairs)
     if isinstance(tree, (Repeat, LookaroundLoop)):
-        low, high = lengths(tree.item, known)
+        low, high = lengths(tree.item, cache)
         most = 0 if high == 0 else ENDLESS if tree.max is None else min(high * tree.max, ENDLESS)
         return min(low * tree.min, ENDLESS), most
     if isinstance(tree, (NamedGroup, AtomicGroup)):
-        return lengths(tree.item, known)
+        return lengths(tree.item, cache)
     return 0, 0

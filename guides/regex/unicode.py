@@ -63,13 +63,13 @@ def orbits(folding: Folding) -> Orbits:
     """Return all characters with other cases. Unicode tables are those of the running Python."""
     key: Callable[[int], str] = {"unicode": _python_key, "ascii": _ascii_key, "ecma": _simple_fold}[folding]
     classes: dict[str, list[int]] = {}
-    for code in range(128) if folding == "ascii" else _cased():
+    for code in range(128) if folding == "ascii" else _cased_characters():
         classes.setdefault(key(code), []).append(code)
     same = {code: tuple(group) for group in classes.values() if len(group) > 1 for code in group}
     return Orbits(sorted(same), same)
 
 
-def _cased() -> list[int]:
+def _cased_characters() -> list[int]:
     """Return every character that some case mapping changes; all of them are in the first two planes."""
     found: list[int] = []
     for block in range(0, 0x20000, 64):

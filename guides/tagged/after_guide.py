@@ -24,21 +24,22 @@ MAX_FREE = 1 << 20
 
 
 class Thought(NamedTuple):
-    """The parts of a text: `free` before the marker, `said` behind it; is_cut: whether the budget ended `free`."""
+    """The parts of a text: `free` before the marker, `answer` behind it; is_cut: whether the budget ended `free`."""
 
     free: str
-    said: str
+    answer: str
     is_cut: bool
 
 
 class MarkerMoves(NamedTuple):
     """Token transitions from an offset in the marker.
 
-    places: offset after each token, int32 [V], DEAD for none; beyond: the child's state after tokens that complete it
+    places: offset after each token, int32 [V], DEAD for none
+    child_states: the child's state after each token that completes the marker
     """
 
     places: NDArray[np.int32]
-    beyond: dict[int, int]
+    child_states: dict[int, int]
 
 
 class AfterGuide(StateTableGuide, Drawable):
@@ -93,14 +94,14 @@ class AfterGuide(StateTableGuide, Drawable):
         return drawn.picture()
 
     @property
-    def is_worn(self) -> bool:
-        """True if the child is worn; False for a child without `is_worn`."""
-        return bool(getattr(self.child, "is_worn", False))
+    def should_rebuild(self) -> bool:
+        """True if the child should be rebuilt; False for a child without `should_rebuild`."""
+        return bool(getattr(self.child, "should_rebuild", False))
 
-    def renewed(self) -> AfterGuide:
-        """Return a guide of the same marker and budget with a renewed child."""
+    def rebuild(self) -> AfterGuide:
+        """Return a guide of the same marker and budget with the child rebuilt."""
         child: Any = self.child
-        return AfterGuide(child.renewed(), self.marker, most=self.free_tokens, limits=self._meter.limits)
+        return AfterGuide(child.rebuild(), self.marker, most=self.free_tokens, limits=self._meter.limits)
 
     def advance(self, state: int, token: int) -> int:
         """Return the state after `token`, or DEAD; EOS leaves an accepting state as it is."""
@@ -108,13 +109,13 @@ class AfterGuide(StateTableGuide, Drawable):
         if state == DEAD or token < 0:
             return DEAD
         if state >= self._first_of_child:
-            return self._moved(self.child.advance(state - self._first_of_child, token))
+            return self._state_of_child(self.child.advance(state - self._first_of_child, token))
         used, place = divmod(state, len(self._text))
-        if used == self.free_tokens and not self._goes_along(place, token):
+        if used == self.free_tokens and not self._spells_marker(place, token):
             return DEAD
         moves = self._moves_from(place)
-        if token in moves.beyond:
-            return self._moved(moves.beyond[token])
+        if token in moves.child_states:
+            return self._state_of_child(moves.child_states[token])
         after = int(moves.places[token])
         return DEAD if after == DEAD else min(used + 1, self.free_tokens) * len(self._text) + after
 
@@ -179,8 +180,8 @@ class AfterGuide(StateTableGuide, Drawable):
                 break
             is_cut = state // len(self._text) == self.free_tokens
             state = self.advance(state, token)
-        free, _, said = self._vocabulary.decode(tokens).partition(self._text)
-        text = unmarked_text(self._vocabulary, said).decode(errors="replace")
+        free, _, answer = self._vocabulary.decode(tokens).partition(self._text)
+        text = unmarked_text(self._vocabulary, answer).decode(errors="replace")
         return Thought(free.decode(errors="replace"), text, is_cut)
 
     def behind(self, tokens: list[int]) -> bytes:
@@ -193,17 +194,17 @@ class AfterGuide(StateTableGuide, Drawable):
             raise state_error(state)
         return state
 
-    def _made(self, state: int) -> Mask:
+    def _compute_mask(self, state: int) -> Mask:
         if state == DEAD:
             return np.zeros(self._tables.words, np.uint32)
         if state >= self._first_of_child:
             return self.child.mask(state - self._first_of_child)
         return self._free_mask(state, NEVER - 1)
 
-    def _moved(self, state: int) -> int:
+    def _state_of_child(self, state: int) -> int:
         return DEAD if state == DEAD else state + self._first_of_child
 
-    def _goes_along(self, place: int, token: int) -> bool:
+    def _spells_marker(self, place: int, token: int) -> bool:
         """Test whether a token spells a prefix of the rest of the marker, or the rest and more."""
         text, rest = self._vocabulary.tokens[token] or b"", self._text[place:]
         return text.startswith(rest) or (bool(text) and rest.startswith(text))
@@ -215,34 +216,34 @@ class AfterGuide(StateTableGuide, Drawable):
         needed = np.append(np.minimum(self._closing + self.child.distance(self.child.start), NEVER), NEVER)
         flags = np.zeros(32 * self._tables.words, np.bool_)
         flags[: self._vocabulary.size] = needed[moves.places] <= left
-        for token, after in moves.beyond.items():
+        for token, after in moves.child_states.items():
             flags[token] = self.child.distance(after) <= left
         if used == self.free_tokens:
             for token in np.flatnonzero(flags).tolist():
-                flags[token] = self._goes_along(place, token)
+                flags[token] = self._spells_marker(place, token)
         return np.packbits(flags, bitorder="little").view(np.uint32)
 
     def _moves_from(self, place: int) -> MarkerMoves:
         known = self._moves.get(place)
         if known is None:
             with self._lock, self._meter:
-                known = self._moves[place] = self._worked_out(place)
+                known = self._moves[place] = self._compute_moves(place)
         return known
 
-    def _worked_out(self, place: int) -> MarkerMoves:
+    def _compute_moves(self, place: int) -> MarkerMoves:
         """Compute the transitions from an offset."""
         text, tokens, ids = self._text, self._vocabulary.tokens, self._tables.trie.ids
         spend(len(self._tables.trie.byte))
         after = self._tables.follow(self._search, place)
         places = np.full(self._vocabulary.size, DEAD, np.int32)
         places[ids] = np.where(np.append(self._closing, NEVER)[after] < NEVER, after, DEAD)
-        beyond: dict[int, int] = {}
+        child_states: dict[int, int] = {}
         for token in map(int, ids[after == len(text)]):
             read = text[:place] + (tokens[token] or b"")
             state = self._child_after(read[read.index(text) + len(text) :])
             if state != DEAD:
-                beyond[token] = state
-        return MarkerMoves(places, beyond)
+                child_states[token] = state
+        return MarkerMoves(places, child_states)
 
     def _child_after(self, rest: bytes) -> int:
         """Return the child's state after a token's bytes beyond the marker; DEAD if the child cannot read bytes."""

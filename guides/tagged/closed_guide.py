@@ -20,10 +20,10 @@ from ..protocol import DEAD, NEVER, ByteGuide, Mask, Quoting, fits, mask_of, mas
 MAX_BYTES = 64
 STEPS_PER_TOKEN = 20
 OFFSET = 1 << 16
-"""States below OFFSET are those inside a mark: the capacity per guide. A guide with half as many is worn."""
+"""States below OFFSET are those inside a mark: the capacity per guide. A guide with half as many should be rebuilt."""
 
 
-_NOWHERE = frozenset[int]()
+_NO_PLACES = frozenset[int]()
 
 
 class Crossing(NamedTuple):
@@ -100,7 +100,7 @@ class ClosedGuide(StateTableGuide):
         with self._meter:
             self._marks = MarkTokens.of(child.vocabulary, text)
         self._closing = self._marks.closing
-        self._met: list[tuple[int, frozenset[int]]] = []
+        self._states: list[tuple[int, frozenset[int]]] = []
         self._numbers: dict[tuple[int, frozenset[int]], int] = {}
         self._lock = new_lock()
         if self._closing[0] >= NEVER:
@@ -115,20 +115,20 @@ class ClosedGuide(StateTableGuide):
         return self.child.start + OFFSET
 
     @property
-    def is_worn(self) -> bool:
-        """True if too many states inside marks were met, or the child is worn."""
-        return len(self._met) > OFFSET // 2 or bool(getattr(self.child, "is_worn", False))
+    def should_rebuild(self) -> bool:
+        """True if too many states inside marks were met, or the child should be rebuilt."""
+        return len(self._states) > OFFSET // 2 or bool(getattr(self.child, "should_rebuild", False))
 
-    def renewed(self) -> ClosedGuide:
-        """Return a guide of the same mark, with a renewed child if that is worn."""
+    def rebuild(self) -> ClosedGuide:
+        """Return a guide of the same mark, with the child rebuilt if it should be."""
         child: Any = self.child
-        child = child.renewed() if getattr(child, "is_worn", False) else child
+        child = child.rebuild() if getattr(child, "should_rebuild", False) else child
         return ClosedGuide(child, self.mark, limits=self._meter.limits)
 
     def _advanced(self, state: int, token: int) -> int:
         data = self._vocabulary.tokens[token] or b""
         child, places = self._parts(state)
-        return self._after(child, places, data, DEAD if child == DEAD else self.child.advance(child, token))
+        return self._state_after(child, places, data, DEAD if child == DEAD else self.child.advance(child, token))
 
     def read(self, state: int, data: bytes) -> int:
         """Return the state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
@@ -136,7 +136,7 @@ class ClosedGuide(StateTableGuide):
         if state == DEAD or not data:
             return state
         child, places = self._parts(state)
-        return self._after(child, places, data, DEAD if child == DEAD else self.child.read(child, data))
+        return self._state_after(child, places, data, DEAD if child == DEAD else self.child.read(child, data))
 
     def is_accepting(self, state: int) -> bool:
         """Test whether the text so far ends with a text of the child and the mark."""
@@ -175,11 +175,11 @@ class ClosedGuide(StateTableGuide):
             return NOTHING
         child, places = self._parts(state)
         rest = [self.mark.encode()[place:].decode(errors="backslashreplace") for place in sorted(places)]
-        said = [] if child == DEAD else [expected(self.child, child)]
-        said += [f"the rest of the closing mark, {each!r}" for each in rest if each]
+        alternatives = [] if child == DEAD else [expected(self.child, child)]
+        alternatives += [f"the rest of the closing mark, {each!r}" for each in rest if each]
         if child != DEAD and self.child.is_accepting(child):
-            said.append(f"the closing mark {self.mark!r}")
-        return ", or ".join(said) or "the end of the text"
+            alternatives.append(f"the closing mark {self.mark!r}")
+        return ", or ".join(alternatives) or "the end of the text"
 
     def ahead(self, state: int) -> bytes:
         """Return the bytes that follow in the document that the child quotes, if it knows them; else no bytes."""
@@ -193,13 +193,13 @@ class ClosedGuide(StateTableGuide):
         state = check_state(state, MAX_LEFT)
         if state >= OFFSET:
             self.child.is_accepting(state - OFFSET)  # raises StateError for an unknown state
-        elif state >= len(self._met):
+        elif state >= len(self._states):
             raise state_error(state)
         return state
 
     def _parts(self, state: int) -> tuple[int, frozenset[int]]:
         """Return the child's state, and the offsets in the mark."""
-        return (state - OFFSET, _NOWHERE) if state >= OFFSET else self._met[state]
+        return (state - OFFSET, _NO_PLACES) if state >= OFFSET else self._states[state]
 
     def _state(self, child: int, places: frozenset[int]) -> int:
         """Return the number of a child's state with offsets in the mark. Raises LimitError."""
@@ -208,27 +208,27 @@ class ClosedGuide(StateTableGuide):
         state = self._numbers.get((child, places))
         if state is None:
             with self._lock:
-                state = self._numbers.get((child, places), len(self._met))
+                state = self._numbers.get((child, places), len(self._states))
                 if state == OFFSET:
                     raise LimitError(f"a text of the guide has too many beginnings of the closing mark {self.mark!r}")
-                if state == len(self._met):
-                    self._met.append((child, places))  # before the number is published
+                if state == len(self._states):
+                    self._states.append((child, places))  # before the number is published
                     self._numbers[child, places] = state
         return state
 
-    def _after(self, child: int, places: frozenset[int], data: bytes, after: int) -> int:
+    def _state_after(self, child: int, places: frozenset[int], data: bytes, after: int) -> int:
         """Return the state after some bytes. after: the child's state after them"""
         mark = self._text
         found = {place + len(data) for place in places if mark.startswith(data, place)}
         if child != DEAD:
             for begin in range(max(0, len(data) - len(mark)), len(data)):
                 if mark.startswith(data[begin:]):
-                    ended = self.child.read(child, data[:begin]) if begin else child
-                    if ended != DEAD and self.child.is_accepting(ended):
+                    end_state = self.child.read(child, data[:begin]) if begin else child
+                    if end_state != DEAD and self.child.is_accepting(end_state):
                         found.add(len(data) - begin)
         return self._state(after, frozenset(place for place in found if self._closing[place] < NEVER))
 
-    def _made(self, state: int) -> Mask:
+    def _compute_mask(self, state: int) -> Mask:
         return self._mask(state, None)
 
     def _mask(self, state: int, left: int | None) -> Mask:
@@ -240,26 +240,26 @@ class ClosedGuide(StateTableGuide):
         ways = (way for place in places for way in self._marks.within[place])
         mask = mask_of((token for token, after in ways if self._closing[after] < least), self._vocabulary.size)
         if child != DEAD:
-            mask |= self._crossed(child, least)
-            own = self.child.mask(child) if left is None else self._child_mask(child, left)
-            mask |= own & ~self._tables.eos_words
+            mask |= self._crossing_mask(child, least)
+            child_mask = self.child.mask(child) if left is None else self._child_mask(child, left)
+            mask |= child_mask & ~self._tables.eos_words
         if len(self._text) in places:
             mask |= self._tables.eos_words
         return mask
 
     def _child_mask(self, child: int, left: int) -> Mask:
         """Return the child's tokens after which `left - 1` tokens complete its text and the mark."""
-        rest = left - self._closing[0]
-        return mask_within(self.child, child, rest) if rest > 0 else np.zeros(self._tables.words, np.uint32)
+        remaining = left - self._closing[0]
+        return mask_within(self.child, child, remaining) if remaining > 0 else np.zeros(self._tables.words, np.uint32)
 
-    def _crossed(self, child: int, least: int) -> Mask:
+    def _crossing_mask(self, child: int, least: int) -> Mask:
         """Return the tokens from a child's state into the mark, after which less than `least` tokens complete it."""
         found: list[int] = []
         allowed = self.child.mask(child).copy()
         for text, spelt, ways in self._marks.crossings:
             if spelt >= 0 and not allowed[spelt >> 5] >> np.uint32(spelt & 31) & 1:
                 continue  # not allowed, so it ends no text
-            ended = self.child.read(child, text) if text else child
-            if ended != DEAD and self.child.is_accepting(ended):
+            end_state = self.child.read(child, text) if text else child
+            if end_state != DEAD and self.child.is_accepting(end_state):
                 found += [token for token, place in ways if self._closing[place] < least]
         return mask_of(found, self._vocabulary.size)

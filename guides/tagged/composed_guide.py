@@ -51,16 +51,16 @@ class ComposedGuide(LiftedGuide):
     """
 
     def __init__(self, piece: Piece, vocabulary: Vocabulary, *, limits: Limits | None = None) -> None:
-        given = vocabulary_of(vocabulary, type(self).__name__)
+        checked = vocabulary_of(vocabulary, type(self).__name__)
         self.piece = piece
         with Meter(limits):
-            _check(piece, given)
-            marked = with_markers(given, marker_ids(piece))
+            _check(piece, checked)
+            marked = with_markers(checked, marker_ids(piece))
             super().__init__(ChartAutomaton(self._graph, horizon=horizon_of(marked)), marked)
             for free in pieces_within(piece):
                 if isinstance(free, Free):  # once per vocabulary, before the first text
                     self._tables.loop_slice(_markers_of(free).loop(), at_once=True)
-        self._made_of = {"piece": piece, "vocabulary": without_markers(given), "limits": limits}
+        self._made_of = {"piece": piece, "vocabulary": without_markers(checked), "limits": limits}
 
     def __repr__(self) -> str:
         return f"ComposedGuide({brief(self.piece)})"
@@ -81,7 +81,7 @@ class Composition:
         self._graph = graph
         self._lowering = Lowering(graph)
         self._children: dict[int, int] = {}
-        self._needs: dict[int, tuple[Piece, int]] = {}
+        self._cache: dict[int, tuple[Piece, int]] = {}
 
     def rule(self, piece: Piece) -> int:
         """Make a rule with this body; return its start node."""
@@ -97,7 +97,7 @@ class Composition:
             case Fixed():
                 return graph.literal(piece.data, target)
             case Inner(guide):
-                return graph.node(links=((CALL, self._child(guide), target),))
+                return graph.node(links=((CALL, self._child_rule(guide), target),))
             case InOrder(items):
                 for item in reversed(items):
                     target = self._lower(item, target)
@@ -107,13 +107,13 @@ class Composition:
             case Named(branches):
                 return self._lowering.tree([(text.data, self._lower(after, target)) for text, after in branches])
             case AnyOrder():
-                return graph.node(links=((CALL, self._any_order(piece), target),))
+                return graph.node(links=((CALL, self._any_order_rule(piece), target),))
             case Several():
-                return self._several(piece, target)
+                return self._lower_several(piece, target)
             case Free():
-                return self._free(piece, target)
+                return self._lower_free(piece, target)
 
-    def _several(self, several: Several, target: int) -> int:
+    def _lower_several(self, several: Several, target: int) -> int:
         graph, item, between = self._graph, several.item, several.between
         least, most = several.least, several.most
         if (least, most) != (1, None) and not between.data and self._may_be_empty(item):  # `least` has no effect
@@ -123,18 +123,18 @@ class Composition:
         if (least, most) == (1, None):
             behind = graph.reserve()
             entry = self._lower(item, behind)
-            again = graph.literal(between.data, entry)
-            graph.define(behind, links=((EPSILON, target, 0), (EPSILON, again, 0)))
+            loop = graph.literal(between.data, entry)
+            graph.define(behind, links=((EPSILON, target, 0), (EPSILON, loop, 0)))
             return entry
         rule = self.rule(item)
-        more = self._repeated(rule, between, least - 1, UNBOUNDED if most is None else most - 1)
+        more = self._repeat_rule(rule, between, least - 1, UNBOUNDED if most is None else most - 1)
         return graph.node(links=((CALL, rule, graph.node(links=((CALL, more, target),))),))
 
     def _may_be_empty(self, piece: Piece) -> bool:
         # Markers are not empty, and the guides behind them need not be asked.
-        return piece.may_end if isinstance(piece, Free) else not self._needed(piece)
+        return piece.may_end if isinstance(piece, Free) else not self._fewest(piece)
 
-    def _repeated(self, rule: int, between: Fixed, least: int, most: int) -> int:
+    def _repeat_rule(self, rule: int, between: Fixed, least: int, most: int) -> int:
         """Make a rule of `least` to `most` texts of a rule, each behind `between`."""
         graph = self._graph
         with graph.new_rule() as start:
@@ -147,7 +147,7 @@ class Composition:
             graph.define(start, links=((EPSILON, head, 0),))
         return start
 
-    def _any_order(self, order: AnyOrder) -> int:
+    def _any_order_rule(self, order: AnyOrder) -> int:
         """Make a rule of pieces in any order. A set holds the pieces seen; required ones have the first bits."""
         graph, needed = self._graph, sum(order.required)
         items = [each for each, is_required in zip(order.items, order.required, strict=True) if is_required]
@@ -164,64 +164,64 @@ class Composition:
                     links.append(graph.guard(entry, refused=bit, added=bit))
                 graph.define(node, links=links)
 
-            graph.counter = graph.new_large_set(needed, lambda: list(map(self._needed, items[:needed])))
-            # `again` promises 0 bytes with all required bits set; before that, the missing bits' weights are added.
-            again = graph.lazy_node(define, lambda: 0, end, 0)
+            graph.counter = graph.new_large_set(needed, lambda: list(map(self._fewest, items[:needed])))
+            # `loop` promises 0 bytes with all required bits set; before that, the missing bits' weights are added.
+            loop = graph.lazy_node(define, lambda: 0, end, 0)
             graph.counter = 0
-            graph.define(start, links=((EPSILON, again, 0),))
+            graph.define(start, links=((EPSILON, loop, 0),))
 
-        return graph.lazy(expand, lambda: self._needed(order))
+        return graph.lazy(expand, lambda: self._fewest(order))
 
-    def _free(self, free: Free, target: int) -> int:
+    def _lower_free(self, free: Free, target: int) -> int:
         after = {marker_data(marker): piece for marker, piece in free.exits}
         text = FreeText(
             self._graph,
             _markers_of(free),
             target,
             lambda marker: self._lower(after[marker], target),
-            lambda marker: self._needed(after[marker]),
+            lambda marker: self._fewest(after[marker]),
             refused=[marker_data(marker) for marker in free.refused],
             may_end=free.may_end,
             unlike=[each.encode() for each in free.unlike],
         )
         return text.start()
 
-    def _child(self, guide: Lowerable) -> int:
+    def _child_rule(self, guide: Lowerable) -> int:
         """Return the lazy rule of a guide."""
 
         def expand(start: int) -> None:
             self._graph.define(start, links=((CALL, guide.lower_into(self._graph), self._graph.final()),))
 
         if id(guide) not in self._children:
-            self._children[id(guide)] = self._graph.lazy(expand, lambda: self._needed(Inner(guide)))
+            self._children[id(guide)] = self._graph.lazy(expand, lambda: self._fewest(Inner(guide)))
         return self._children[id(guide)]
 
-    def _needed(self, piece: Piece) -> int:
+    def _fewest(self, piece: Piece) -> int:
         """Return the fewest bytes of a text of a piece."""
         key = id(piece.guide) if isinstance(piece, Inner) else id(piece)
-        if key not in self._needs:
+        if key not in self._cache:
             spend(STEPS_PER_PIECE)
-            self._needs[key] = piece, min(NEVER, self._counted(piece))
-        return self._needs[key][1]
+            self._cache[key] = piece, min(NEVER, self._compute_fewest(piece))
+        return self._cache[key][1]
 
-    def _counted(self, piece: Piece) -> int:
+    def _compute_fewest(self, piece: Piece) -> int:
         match piece:
             case Fixed():
                 return len(piece.data)
             case Inner(guide):
                 return int(guide.bytes_needed(np.array([guide.start], np.int32))[0])
             case InOrder(items):
-                return sum(map(self._needed, items))
+                return sum(map(self._fewest, items))
             case OneOf(items):
-                return min(map(self._needed, items))
+                return min(map(self._fewest, items))
             case Named(branches):
-                return min(len(text.data) + self._needed(after) for text, after in branches)
+                return min(len(text.data) + self._fewest(after) for text, after in branches)
             case AnyOrder(items, required):
-                return sum(self._needed(item) for item, is_required in zip(items, required, strict=True) if is_required)
+                return sum(self._fewest(item) for item, is_required in zip(items, required, strict=True) if is_required)
             case Several(item, between, least):
-                return least * self._needed(item) + (least - 1) * len(between.data)
+                return least * self._fewest(item) + (least - 1) * len(between.data)
             case Free(exits):
-                least = min((len(marker_data(each)) + self._needed(after) for each, after in exits), default=NEVER)
+                least = min((len(marker_data(each)) + self._fewest(after) for each, after in exits), default=NEVER)
                 return 0 if piece.may_end else least
 
 

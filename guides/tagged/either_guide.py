@@ -17,7 +17,7 @@ from ..locks import new_lock
 from ..protocol import DEAD, NEVER, ByteGuide, Guide, Mask, fits, mask_within
 
 MAX_STATES = 1 << 18
-"""States above which a renewed guide should begin the next text."""
+"""States above which a new guide should serve the next text."""
 
 
 class EitherGuide(StateTableGuide):
@@ -37,13 +37,13 @@ class EitherGuide(StateTableGuide):
         return super().__new__(kind)
 
     def __init__(self, guides: Sequence[Guide]) -> None:
-        given = items_of(guides)
-        if not given:
+        items = items_of(guides)
+        if not items:
             raise OptionError(f"guides={shown(guides)}: expected at least one guide")
-        for each in given:
+        for each in items:
             if isinstance(each, type) or not isinstance(each, Guide):
                 raise OptionError(f"{shown(each)} is no guide")
-        self.guides: tuple[Guide, ...] = tuple(given)
+        self.guides: tuple[Guide, ...] = tuple(items)
         vocabulary = self.guides[0].vocabulary
         for guide in self.guides[1:]:
             if without_markers(guide.vocabulary).fingerprint != without_markers(vocabulary).fingerprint:
@@ -51,7 +51,7 @@ class EitherGuide(StateTableGuide):
             if isinstance(guide.vocabulary, MarkedVocabulary):
                 vocabulary = with_markers(vocabulary, guide.vocabulary.markers)
         super().__init__(vocabulary)
-        self._every: Mask = self._tables.pack(True) | self._tables.eos_words
+        self._all_tokens: Mask = self._tables.pack(True) | self._tables.eos_words
         first = tuple(guide.start for guide in self.guides)
         self._members = [first]
         self._numbers = {first: self.start}
@@ -65,14 +65,14 @@ class EitherGuide(StateTableGuide):
         return EitherGuide
 
     @property
-    def is_worn(self) -> bool:
-        """True if there are too many states, or one of the guides is worn."""
-        return len(self._members) > MAX_STATES or any(getattr(guide, "is_worn", False) for guide in self.guides)
+    def should_rebuild(self) -> bool:
+        """True if there are too many states, or one of the guides should be rebuilt."""
+        return len(self._members) > MAX_STATES or any(getattr(guide, "should_rebuild", False) for guide in self.guides)
 
-    def renewed(self) -> EitherGuide:
-        """Return a guide of the same guides, with worn ones renewed."""
+    def rebuild(self) -> EitherGuide:
+        """Return a guide of the same guides, those rebuilt that should be."""
         guides: list[Any] = list(self.guides)
-        return EitherGuide([each.renewed() if getattr(each, "is_worn", False) else each for each in guides])
+        return EitherGuide([each.rebuild() if getattr(each, "should_rebuild", False) else each for each in guides])
 
     def _advanced(self, state: int, token: int) -> int:
         members = zip(self.guides, self._members[state], strict=True)
@@ -80,39 +80,39 @@ class EitherGuide(StateTableGuide):
 
     def is_accepting(self, state: int) -> bool:
         """Test whether the text so far is complete for one of the guides."""
-        return any(guide.is_accepting(at) for guide, at in self._open(state))
+        return any(guide.is_accepting(at) for guide, at in self._open_members(state))
 
     def distance(self, state: int) -> int:
         """Return the fewest tokens to an accepting state, over all guides."""
-        return min((guide.distance(at) for guide, at in self._open(state)), default=NEVER)
+        return min((guide.distance(at) for guide, at in self._open_members(state)), default=NEVER)
 
     def fits(self, state: int, left: int) -> bool:
         """Test whether `distance(state) <= left`."""
         left = check_left(left)
-        members = self._open(state)
+        members = self._open_members(state)
         return any(fits(guide, at, left) for guide, at in members) if members else left >= NEVER
 
     def mask_within(self, state: int, left: int) -> Mask:
         """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
         mask = np.zeros(self._tables.words, np.uint32)
-        for guide, at in self._open(state):
+        for guide, at in self._open_members(state):
             mask |= mask_within(guide, at, left)
-        return mask & self._every
+        return mask & self._all_tokens
 
     def describe(self, state: int) -> str:
         """Describe what may follow, for each guide that still matches."""
-        return ", or ".join(expected(guide, at) for guide, at in self._open(state)) or NOTHING
+        return ", or ".join(expected(guide, at) for guide, at in self._open_members(state)) or NOTHING
 
     def _check(self, state: int) -> int:
         return check_state(state, len(self._members))
 
-    def _made(self, state: int) -> Mask:
+    def _compute_mask(self, state: int) -> Mask:
         mask = np.zeros(self._tables.words, np.uint32)
-        for guide, at in self._open(state):
+        for guide, at in self._open_members(state):
             mask |= guide.mask(at)
-        return mask & self._every
+        return mask & self._all_tokens
 
-    def _open(self, state: int) -> list[tuple[Guide, int]]:
+    def _open_members(self, state: int) -> list[tuple[Guide, int]]:
         """Return the guides that still match, with their states."""
         state = self._check(state)
         if state == DEAD:

@@ -18,12 +18,12 @@ STEPS_PER_EDGE = 30
 class FreeState(NamedTuple):
     """A state of free text.
 
-    begun: the longest prefix of a marker that the text ends with; place: position inside a character, 0 between
+    prefix: the longest prefix of a marker that the text ends with; place: position inside a character, 0 between
     characters
     head: the whole text so far, while it is a prefix of a text in `unlike`, else None
     """
 
-    begun: bytes = b""
+    prefix: bytes = b""
     place: int = 0
     head: bytes | None = None
 
@@ -31,7 +31,7 @@ class FreeState(NamedTuple):
 class FreeText:
     """Free text of a rule, in UTF-8; nodes are defined on demand.
 
-    matched: returns the node behind a marker; needed: returns the fewest bytes from there to `target`, the end of the
+    exit_node: returns the node behind a marker; needed: returns the fewest bytes from there to `target`, the end of the
     rule
     refused: markers that must not occur
     may_end: whether the text may end between characters, without a marker
@@ -43,7 +43,7 @@ class FreeText:
         graph: Graph,
         markers: Markers,
         target: int,
-        matched: Callable[[bytes], int],
+        exit_node: Callable[[bytes], int],
         needed: Callable[[bytes], int],
         *,
         refused: Collection[bytes] = (),
@@ -53,7 +53,7 @@ class FreeText:
         self._graph = graph
         self._markers = markers
         self._target = target
-        self._matched = matched
+        self._exit_node = exit_node
         self._needed = needed
         self._refused = frozenset(refused)
         self._may_end = may_end
@@ -79,10 +79,10 @@ class FreeText:
         return node
 
     def _define(self, node: int, key: FreeState) -> None:
-        targets = self._markers.targets(key.begun)
-        if key.begun[:1] == bytes((MARK,)):
+        targets = self._markers.targets(key.prefix)
+        if key.prefix[:1] == bytes((MARK,)):
             edges = [
-                (byte, byte, self._behind(text))
+                (byte, byte, self._node_after(text))
                 for byte, text in sorted(targets.items())
                 if text[0] == MARK and self._exits_below(text)
             ]
@@ -95,7 +95,7 @@ class FreeText:
         self._graph.define(node, edges, links)
 
     def _can_end(self, key: FreeState) -> bool:
-        return self._may_end and key.place == 0 and key.begun[:1] != bytes((MARK,))
+        return self._may_end and key.place == 0 and key.prefix[:1] != bytes((MARK,))
 
     def _edges(self, place: int, targets: dict[int, bytes]) -> list[Edge]:
         """Return the edges of character bytes, and of MARK between characters, to states of free text."""
@@ -106,12 +106,12 @@ class FreeText:
                 if begin < byte:
                     edges.append((begin, byte - 1, self._node(FreeState(place=after))))
                 if targets[byte] not in self._refused:
-                    edges.append((byte, byte, self._behind(targets[byte])))
+                    edges.append((byte, byte, self._node_after(targets[byte])))
                 begin = byte + 1
             if begin <= last:
                 edges.append((begin, last, self._node(FreeState(place=after))))
         if place == 0 and MARK in targets and self._exits_below(targets[MARK]):
-            edges.append((MARK, MARK, self._behind(targets[MARK])))
+            edges.append((MARK, MARK, self._node_after(targets[MARK])))
         return edges
 
     def _edges_of_head(self, head: bytes, edges: list[Edge], targets: dict[int, bytes]) -> list[Edge]:
@@ -124,30 +124,30 @@ class FreeText:
                 if begin < byte:
                     found.append((begin, byte - 1, node))
                 if head + bytes((byte,)) not in self._unlike:
-                    begun = targets.get(byte, b"")
-                    if begun not in self._markers.numbers:
-                        found.append((byte, byte, self._node(FreeState(begun, head=head + bytes((byte,))))))
-                    elif begun not in self._refused:
-                        found.append((byte, byte, self._matched(begun)))
+                    prefix = targets.get(byte, b"")
+                    if prefix not in self._markers.numbers:
+                        found.append((byte, byte, self._node(FreeState(prefix, head=head + bytes((byte,))))))
+                    elif prefix not in self._refused:
+                        found.append((byte, byte, self._exit_node(prefix)))
                 begin = byte + 1
             if begin <= last:
                 found.append((begin, last, node))
         return found
 
-    def _behind(self, text: bytes) -> int:
+    def _node_after(self, text: bytes) -> int:
         if text in self._markers.numbers:
-            return self._matched(text)
+            return self._exit_node(text)
         return self._node(FreeState(text, 0 if text[0] == MARK else place_of(text)))
 
-    def _exits_below(self, begun: bytes) -> list[bytes]:
+    def _exits_below(self, prefix: bytes) -> list[bytes]:
         """Return the markers with this prefix that may occur."""
-        return [text for text in self._markers.below(begun) if text not in self._refused]
+        return [text for text in self._markers.below(prefix) if text not in self._refused]
 
     def _promise(self, key: FreeState) -> int:
         """Return the fewest bytes to the end of the rule."""
         if self._can_end(key._replace(place=0)):
             return bytes_left(key.place)
-        ahead = self._exits_below(key.begun) if key.begun else []
+        ahead = self._exits_below(key.prefix) if key.prefix else []
         if ahead:
-            return min(len(text) - len(key.begun) + self._needed(text) for text in ahead)
+            return min(len(text) - len(key.prefix) + self._needed(text) for text in ahead)
         return bytes_left(key.place) + min(len(text) + self._needed(text) for text in self._exits_below(b""))

@@ -43,19 +43,19 @@ class Markers:
         self._ordered = sorted(self.numbers)
         for text, longer in pairwise(self._ordered):
             if longer.startswith(text):
-                raise _within(text, longer)
+                raise _containment_error(text, longer)
         for text in self._ordered:
             self._check_alone(text)
 
-    def targets(self, begun: bytes) -> dict[int, bytes]:
-        """Return the bytes after which a text that ends with `begun` ends with a prefix of a marker, with the prefix.
+    def targets(self, prefix: bytes) -> dict[int, bytes]:
+        """Return the bytes after which a text that ends with `prefix` ends with a prefix of a marker, with the prefix.
 
         Whole markers are included.
         """
-        spend(STEPS_PER_BYTE * (1 + len(begun)))
+        spend(STEPS_PER_BYTE * (1 + len(prefix)))
         found: dict[int, bytes] = {}
-        for start in range(len(begun) + 1):
-            border = begun[start:]
+        for start in range(len(prefix) + 1):
+            border = prefix[start:]
             for byte in self._next.get(border, ()):
                 found.setdefault(byte, border + bytes((byte,)))
         return found
@@ -72,11 +72,11 @@ class Markers:
                 leads &= ~(1 << (byte - FIRST_LEAD))
         return low, high, leads
 
-    def below(self, begun: bytes) -> list[bytes]:
+    def below(self, prefix: bytes) -> list[bytes]:
         """Return the markers with this prefix."""
-        first = bisect_left(self._ordered, begun)
+        first = bisect_left(self._ordered, prefix)
         last = first
-        while last < len(self._ordered) and self._ordered[last].startswith(begun):
+        while last < len(self._ordered) and self._ordered[last].startswith(prefix):
             last += 1
         return self._ordered[first:last]
 
@@ -91,7 +91,7 @@ class Markers:
                 end += 1
             spend(STEPS_PER_BYTE * (end - start))
             if text[start:end] in self.numbers:
-                raise _within(text[start:end], text)
+                raise _containment_error(text[start:end], text)
 
 
 @cached(64, 1 << 20)
@@ -100,18 +100,18 @@ def markers_of(texts: tuple[bytes, ...]) -> Markers:
     return Markers(texts)
 
 
-def _within(text: bytes, longer: bytes) -> OptionError:
+def _containment_error(text: bytes, longer: bytes) -> OptionError:
     """Return the error for a marker inside another: the inner one would match first."""
     return OptionError(
-        f"the marker {_shown(longer)} contains the marker {_shown(text)}, which would begin its part first; let the "
+        f"the marker {_label(longer)} contains the marker {_label(text)}, which would begin its part first; let the "
         "constraint read what they do not have in common"
     )
 
 
-def place_of(begun: bytes) -> int:
+def place_of(prefix: bytes) -> int:
     """Return the position inside a character after a prefix of a marker, as in `utf8_step`; -1 for invalid UTF-8."""
     place = 0
-    for byte in begun:
+    for byte in prefix:
         place = next((after for first, last, after in ways(place) if first <= byte <= last), -1)
         if place < 0:
             break
@@ -135,5 +135,5 @@ def bytes_left(place: int) -> int:
     return _FORMS[place - 1][MORE] + 1 if place <= len(_FORMS) else place - len(_FORMS)
 
 
-def _shown(text: bytes) -> str:
+def _label(text: bytes) -> str:
     return "of a token" if text[0] == MARK else repr(text.decode(errors="replace"))

@@ -78,7 +78,7 @@ class MentionGuide(StateTableGuide):
             raise _too_large(MAX_OF_CHILD) from None
         with Meter(limits):
             self._line = RegularGuide(_table(self._child, is_last=is_last), child.vocabulary)
-        self._over: dict[int, bool] = {}
+        self._ended: dict[int, bool] = {}
         self._made_of = {"child": child, "is_last": is_last, "limits": limits}
 
     def __repr__(self) -> str:
@@ -92,7 +92,7 @@ class MentionGuide(StateTableGuide):
     def advance(self, state: int, token: int) -> int:
         """Return the state after `token`, or DEAD; EOS leaves an accepting state as it is."""
         after = self._line.advance(state, token)
-        return DEAD if after != DEAD and self._is_over(state) and token not in self._eos else after
+        return DEAD if after != DEAD and self._has_ended(state) and token not in self._eos else after
 
     def is_accepting(self, state: int) -> bool:
         """Test whether a text of the child was mentioned."""
@@ -109,13 +109,13 @@ class MentionGuide(StateTableGuide):
     def mask_within(self, state: int, left: int) -> Mask:
         """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
         mask = self._line.mask_within(state, left)
-        return mask & self._tables.eos_words if self._is_over(state) else mask
+        return mask & self._tables.eos_words if self._has_ended(state) else mask
 
     def describe(self, state: int) -> str:
         """Describe what may follow."""
         if self._check(state) == DEAD:
             return NOTHING
-        if self._is_over(state):
+        if self._has_ended(state):
             return "the end of the text"
         what = expected(self.child, self.child.start)
         return f"free text, or {what}{', or the end of the text' if self.is_accepting(state) else ''}"
@@ -124,15 +124,15 @@ class MentionGuide(StateTableGuide):
         self._line.is_accepting(state)  # raises StateError for an unknown state
         return int(state)
 
-    def _made(self, state: int) -> Mask:
+    def _compute_mask(self, state: int) -> Mask:
         mask = self._line.mask(state)
-        return mask & self._tables.eos_words if self._is_over(state) else mask
+        return mask & self._tables.eos_words if self._has_ended(state) else mask
 
-    def _is_over(self, state: int) -> bool:
+    def _has_ended(self, state: int) -> bool:
         """Test whether a mention and its end were seen. Only this state accepts bytes that are in no text."""
-        known = self._over.get(state)
+        known = self._ended.get(state)
         if known is None:
-            known = self._over[state] = state != DEAD and self._line.read(state, NO_TEXT) != DEAD
+            known = self._ended[state] = state != DEAD and self._line.read(state, NO_TEXT) != DEAD
         return known
 
     def named(self, text: bytes) -> tuple[int, int] | None:
@@ -141,11 +141,11 @@ class MentionGuide(StateTableGuide):
         lasts = [last := words.item(last, byte) for byte in text]
         named, begin = None, 0
         while begin < len(text) and (named is None or self.is_last):
-            found = self._named_at(text, begin, lasts)
+            found = self._mention_at(text, begin, lasts)
             named, begin = found or named, begin + 1 if found is None else found[1]
         return named
 
-    def _named_at(self, text: bytes, begin: int, lasts: list[int]) -> tuple[int, int] | None:
+    def _mention_at(self, text: bytes, begin: int, lasts: list[int]) -> tuple[int, int] | None:
         """Return the longest mention that begins at an offset."""
         if begin and lasts[begin - 1] != OUTSIDE:
             return None
@@ -154,12 +154,12 @@ class MentionGuide(StateTableGuide):
             state = self._child.step(state, text[place])
             if state == DEAD:
                 break
-            if self._child.is_accepting(state) and _ends(text, lasts, place + 1):
+            if self._child.is_accepting(state) and _is_word_end(text, lasts, place + 1):
                 found = place + 1
         return None if found is None else (begin, found)
 
 
-def _ends(text: bytes, lasts: list[int], place: int) -> bool:
+def _is_word_end(text: bytes, lasts: list[int], place: int) -> bool:
     """Test whether no word character stands at an offset of a text."""
     following = next((last for last in lasts[place:] if last in (OUTSIDE, WORD)), OUTSIDE)
     return following == OUTSIDE
@@ -169,8 +169,8 @@ def _table(child: Dfa, *, is_last: bool) -> Table:
     """Build the language as a table. Raises LimitError."""
     line, words, moves = _free_text(is_line=not is_last), last_character(SPACED), _Moves(child)
     numbers: StateNumbering[tuple[int, int, Threads]] = StateNumbering()
-    over = (DEAD, OUTSIDE, (NAMED,))
-    _ = numbers[line.start, OUTSIDE, _begun([], child.start)]
+    end_state = (DEAD, OUTSIDE, (NAMED,))
+    _ = numbers[line.start, OUTSIDE, _with_new_thread([], child.start)]
     kinds = np.concatenate([line.transitions, words, child.transitions])
     _, first, kind_of = np.unique(kinds, axis=1, return_index=True, return_inverse=True)
     kind_of, firsts = kind_of.reshape(-1), first.tolist()
@@ -185,12 +185,12 @@ def _table(child: Dfa, *, is_last: bool) -> Table:
                 current = words.item(last, byte)
                 moved = moves.after(threads, byte, current)
                 if any(each.is_named for each in moved) if is_last else moved[:1] == (NAMED,):
-                    row[kind] = numbers[(after, OUTSIDE, (NAMED,)) if is_last else over]
+                    row[kind] = numbers[(after, OUTSIDE, (NAMED,)) if is_last else end_state]
                 else:
                     row[kind] = numbers[after, current, moved]
         rows.append(np.array(row, np.int32)[kind_of])
-        is_whole = place == DEAD or line.is_accepting(place)
-        accepting.append(is_whole and any(each.is_named or each.is_open for each in threads))
+        is_boundary = place == DEAD or line.is_accepting(place)
+        accepting.append(is_boundary and any(each.is_named or each.is_open for each in threads))
         if len(numbers) > MAX_STATES:
             raise _too_large(MAX_STATES)
     return Table(*minimise(np.stack(rows), np.array(accepting)))
@@ -208,21 +208,21 @@ class _Moves:
 
     def __init__(self, child: Dfa) -> None:
         self._child = child
-        self._known: dict[tuple[Threads, int, int], Threads] = {}
+        self._cache: dict[tuple[Threads, int, int], Threads] = {}
 
     def after(self, threads: Threads, byte: int, last: int) -> Threads:
         """Return the threads after a byte; last: the state of `last_character` after it"""
         key = threads, byte, last
-        found = self._known.get(key)
+        found = self._cache.get(key)
         if found is None:
-            found = self._known[key] = self._moved(threads, byte, last)
+            found = self._cache[key] = self._compute_after(threads, byte, last)
         return found
 
-    def _moved(self, threads: Threads, byte: int, last: int) -> Threads:
-        child, is_whole, moved = self._child, last <= WORD, list[MentionThread]()
+    def _compute_after(self, threads: Threads, byte: int, last: int) -> Threads:
+        child, is_boundary, moved = self._child, last <= WORD, list[MentionThread]()
         for state, is_named, is_open in threads:
             after = DEAD if state == DEAD else child.step(state, byte)
-            if is_whole:
+            if is_boundary:
                 is_named |= is_open and last == OUTSIDE
                 is_open = after != DEAD and child.is_accepting(after)
             thread = MentionThread(after, is_named, is_open)
@@ -232,7 +232,7 @@ class _Moves:
                 moved.append(thread)
             if thread == NAMED:
                 return tuple(moved)  # later threads do not matter
-        return _begun(moved, child.start) if last == OUTSIDE else tuple(moved)
+        return _with_new_thread(moved, child.start) if last == OUTSIDE else tuple(moved)
 
 
 def _covers(earlier: MentionThread, later: MentionThread) -> bool:
@@ -240,10 +240,10 @@ def _covers(earlier: MentionThread, later: MentionThread) -> bool:
     return earlier.state == later.state and earlier.is_named >= later.is_named and earlier.is_open >= later.is_open
 
 
-def _begun(threads: list[MentionThread], start: int) -> Threads:
+def _with_new_thread(threads: list[MentionThread], start: int) -> Threads:
     """Return the threads, and a new one that begins here unless an existing one covers it."""
-    begun = MentionThread(start)
-    return tuple(threads) if any(_covers(each, begun) for each in threads) else (*threads, begun)
+    new = MentionThread(start)
+    return tuple(threads) if any(_covers(each, new) for each in threads) else (*threads, new)
 
 
 @lru_cache(maxsize=2)

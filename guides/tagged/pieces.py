@@ -108,12 +108,12 @@ class Free:
 
 
 Piece = Fixed | Inner | InOrder | AnyOrder | OneOf | Named | Several | Free
-NOTHING = Fixed()
+EMPTY = Fixed()
 
 
-def perhaps(piece: Piece) -> Piece:
+def optional(piece: Piece) -> Piece:
     """Return the piece, or nothing."""
-    return OneOf((piece, NOTHING))
+    return OneOf((piece, EMPTY))
 
 
 def marker_data(*markers: Marker) -> bytes:
@@ -123,19 +123,19 @@ def marker_data(*markers: Marker) -> bytes:
 
 def pieces_within(piece: Piece) -> Iterator[Piece]:
     """Yield the piece and all pieces inside it."""
-    open_ones = [piece]
-    while open_ones:
-        top = open_ones.pop()
+    stack = [piece]
+    while stack:
+        top = stack.pop()
         yield top
         match top:
             case InOrder(items) | AnyOrder(items) | OneOf(items):
-                open_ones += items
+                stack += items
             case Named(branches):
-                open_ones += [each for branch in branches for each in branch]
+                stack += [each for branch in branches for each in branch]
             case Several(item, between):
-                open_ones += [item, between]
+                stack += [item, between]
             case Free(exits):
-                open_ones += [after for _, after in exits]
+                stack += [after for _, after in exits]
             case Fixed() | Inner():
                 pass
 

@@ -15,7 +15,7 @@ from ..pictures import MAX_PICTURED, Drawable, Picture, PictureBuilder, refuse_t
 from .composed_guide import ComposedGuide, check_guide
 from .markers import markers_of
 from .pieces import (
-    NOTHING,
+    EMPTY,
     Fixed,
     Free,
     Inner,
@@ -27,7 +27,7 @@ from .pieces import (
     Several,
     marker_data,
     marker_label,
-    perhaps,
+    optional,
 )
 
 Tag = tuple[Marker, Lowerable, Marker]
@@ -105,18 +105,18 @@ class TaggedGuide(ComposedGuide, Drawable):
         data = self.vocabulary.decode(tokens)[overlap:]
         found: list[Part] = []
         begin = at = 0
-        begun = b""
+        prefix = b""
         while at < len(data):
-            begun = self._markers.targets(begun).get(data[at], b"")
+            prefix = self._markers.targets(prefix).get(data[at], b"")
             at += 1
-            if begun not in self._markers.numbers:
+            if prefix not in self._markers.numbers:
                 continue
-            read = self._read_part(data, at, self._markers.numbers[begun])
+            read = self._read_part(data, at, self._markers.numbers[prefix])
             if read is not None:
                 tag, end, behind = read
-                found += [self._read(None, data[begin : at - len(begun)]), self._read(tag, data[at:end])]
+                found += [self._read(None, data[begin : at - len(prefix)]), self._read(tag, data[at:end])]
                 begin = at = behind
-            begun = b""
+            prefix = b""
         return [part for part in [*found, self._read(None, data[begin:])] if part.text or part.tag is not None]
 
     def _read(self, tag: int | None, data: bytes) -> Part:
@@ -139,12 +139,12 @@ class TaggedGuide(ComposedGuide, Drawable):
 
 def _piece(tags: Sequence[Tag], least: int, most: int | None) -> Piece:
     """Return the parts, each behind free text and its first marker, and the free text behind them."""
-    begun: dict[Marker, list[Piece]] = {}
+    exits: dict[Marker, list[Piece]] = {}
     for begin, guide, end in tags:
-        begun.setdefault(begin, []).append(InOrder((Inner(guide), Fixed((end,) if end != "" else ()))))
-    part = Free(tuple((begin, OneOf(tuple(after))) for begin, after in begun.items()))
-    parts = Several(part, NOTHING, max(1, least), most)
-    return InOrder((parts if least else perhaps(parts), Free(refused=tuple(begun), may_end=True)))
+        exits.setdefault(begin, []).append(InOrder((Inner(guide), Fixed((end,) if end != "" else ()))))
+    part = Free(tuple((begin, OneOf(tuple(after))) for begin, after in exits.items()))
+    parts = Several(part, EMPTY, max(1, least), most)
+    return InOrder((parts if least else optional(parts), Free(refused=tuple(exits), may_end=True)))
 
 
 def _tags(tags: Any) -> tuple[Tag, ...]:

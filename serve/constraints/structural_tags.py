@@ -20,7 +20,7 @@ from ...guides.json_schema.lower.form import MAX_BETWEEN, Whitespace
 from ...guides.limits import Limits
 from ...guides.protocol import Guide
 from ...guides.tagged.composed_guide import ComposedGuide, check_guide
-from ...guides.tagged.pieces import NOTHING, Fixed, Free, Inner, InOrder, Marker, OneOf, Piece, Several, perhaps
+from ...guides.tagged.pieces import EMPTY, Fixed, Free, Inner, InOrder, Marker, OneOf, Piece, Several, optional
 from ...tokenizers_adapter import Vocabulary
 from ...tokenizers_adapter.marked import token_of
 from ..tool_calls.arguments import literal_pattern, plain_arguments
@@ -245,7 +245,7 @@ class FormatReader:
         return kind, fields
 
     def _const(self, at: FormatPlace, ends: Ends, value: str) -> Piece:
-        return _before(Fixed((value,)) if value else NOTHING, ends)
+        return _before(Fixed((value,)) if value else EMPTY, ends)
 
     def _json(
         self,
@@ -350,8 +350,8 @@ class FormatReader:
     ) -> Piece:
         item: Piece = _named(tags)
         if not stop_after_first:
-            item = Several(item, Fixed((separator,)) if separator else NOTHING)
-        return _before(item if at_least_one else perhaps(item), ends)
+            item = Several(item, Fixed((separator,)) if separator else EMPTY)
+        return _before(item if at_least_one else optional(item), ends)
 
     def _triggered(
         self,
@@ -415,9 +415,9 @@ class FormatReader:
             raise at.error(f"expected 0 <= min <= max <= {MAX_REPEATS}, or max=-1 for any number", "max")
         item = self.piece(content, at.at("content"))
         if max == 0:
-            return _before(NOTHING, ends)
-        several = Several(item, NOTHING, min or 1, None if max == -1 else max)
-        return _before(several if min else perhaps(several), ends)
+            return _before(EMPTY, ends)
+        several = Several(item, EMPTY, min or 1, None if max == -1 else max)
+        return _before(several if min else optional(several), ends)
 
     def _marker(self, value: Any, at: FormatPlace) -> Marker:
         """Return a text, or a token in the format of one."""
@@ -480,18 +480,18 @@ def _before(piece: Piece, ends: Ends, *, may_end: bool = False) -> Piece:
     if not ends:
         return piece
     closing: Piece = Fixed(ends) if len(ends) == 1 else OneOf(tuple(Fixed((end,)) for end in ends))
-    return InOrder((piece, perhaps(closing) if may_end else closing))
+    return InOrder((piece, optional(closing) if may_end else closing))
 
 
 def _named(tags: Sequence[tuple[Marker, Piece]]) -> Piece:
     """Build the alternatives of several tags."""
-    ways = [InOrder((Fixed((begin,)) if begin != "" else NOTHING, rest)) for begin, rest in tags]
+    ways = [InOrder((Fixed((begin,)) if begin != "" else EMPTY, rest)) for begin, rest in tags]
     return ways[0] if len(ways) == 1 else OneOf(tuple(ways))
 
 
 def _free(refused: Ends, ends: Ends, exits: tuple[tuple[Marker, Piece], ...] = ()) -> Free:
     """Build free text up to one of the end markers, if there are any. It contains neither these nor refused markers."""
-    closing = tuple((end, NOTHING) for end in ends)
+    closing = tuple((end, EMPTY) for end in ends)
     return Free((*exits, *closing), tuple(dict.fromkeys(each for each in refused if each not in ends)), not ends)
 
 
@@ -500,7 +500,7 @@ def _loop(exits: tuple[tuple[Marker, Piece], ...], refused: Ends, ends: Ends) ->
     heads = tuple(marker for marker, _ in exits)
     # An end marker also ends free text before another marker.
     part = Free(exits, tuple(dict.fromkeys((*refused, *ends))))
-    return InOrder((perhaps(Several(part, NOTHING)), _free((*refused, *heads), ends)))
+    return InOrder((optional(Several(part, EMPTY)), _free((*refused, *heads), ends)))
 
 
 def _until_first(exits: tuple[tuple[Marker, Piece], ...], refused: Ends, ends: Ends) -> Piece:

@@ -23,7 +23,7 @@ from ...guides.regular_guide import RegularGuide
 from ...guides.syntax import Alternation
 from ...guides.tagged.composed_guide import ComposedGuide, check_guide
 from ...guides.tagged.pieces import (
-    NOTHING,
+    EMPTY,
     AnyOrder,
     Fixed,
     Free,
@@ -33,7 +33,7 @@ from ...guides.tagged.pieces import (
     OneOf,
     Piece,
     Several,
-    perhaps,
+    optional,
 )
 from ...tokenizers_adapter import Vocabulary
 from .formats import TYPE, Parameters, Spelling
@@ -145,7 +145,7 @@ class _Values:
         if self._any_order:
             return AnyOrder(tuple(items), tuple(name in required for name in properties)), values
         named = zip(properties, items, strict=True)
-        return InOrder(tuple(item if name in required else perhaps(item) for name, item in named)), values
+        return InOrder(tuple(item if name in required else optional(item) for name, item in named)), values
 
     def _properties(self, schema: Mapping[str, Any], path: str) -> tuple[dict[str, Any], frozenset[str]]:
         """Return the schemas of members by name, and the names of required ones."""
@@ -207,7 +207,7 @@ class _Values:
         """Yield the alternatives of a value: as JSON, and as plain text."""
         form = self._form
         end, behind = self._spelling.marker(form.end), self._spelling.fixed(form.behind)
-        line = Fixed(("\n",)) if form.own_line else NOTHING
+        line = Fixed(("\n",)) if form.own_line else EMPTY
         typed = [(form.behind_name, value.as_json)]
         if form.types:
             several = [(kind, written) for kind, written in form.types if kind in kinds]
@@ -245,8 +245,8 @@ class _Values:
             self._check_together(given, (*TOGETHER, *ITEMS_TOGETHER), path)
             _, item = self._value((form.item,), given["items"], f"{path}/items")
             least, most = int(given.get("minItems", 0)), given.get("maxItems")
-            items: Piece = NOTHING if most == 0 else Several(item, NOTHING, least or 1, most and int(most))
-            yield InOrder((self._head(lead, form.behind_list), items if least else perhaps(items), *end))
+            items: Piece = EMPTY if most == 0 else Several(item, EMPTY, least or 1, most and int(most))
+            yield InOrder((self._head(lead, form.behind_list), items if least else optional(items), *end))
 
     def _json(self, schema: dict[str, Any], path: str) -> JSONGuide:
         resources, vocabulary = self._resources(schema), self._spelling.vocabulary
@@ -263,13 +263,13 @@ class _Values:
     def _as_text(self, cases: tuple[String, ...], path: str) -> Piece | None:
         """Return plain strings; None if there are none, or if a listed one has to be written as JSON."""
         if any(case == ANY_STRING for case in cases):
-            return Free(((self._form.end, NOTHING),))
+            return Free(((self._form.end, EMPTY),))
         listed = [case.values for case in cases if case.values is not None]
         if len(listed) == len(cases):
             texts = sorted(text for text in frozenset[str]().union(*listed) if is_writable(text))
             if not texts or any(self._form.end in each for each in texts):
                 return None
-            return Named(tuple((Fixed((each,) if each else ()), NOTHING) for each in texts))
+            return Named(tuple((Fixed((each,) if each else ()), EMPTY) for each in texts))
         try:
             with Meter(self._limits):
                 texts = Alternation(tuple(table_of(_without_end(case, self._form.end)) for case in cases))
@@ -279,7 +279,7 @@ class _Values:
                 raise ToolError(
                     f"the tool-call format cannot enforce this schema of strings: {error}", self._at(path)
                 ) from error
-            return Free(((self._form.end, NOTHING),))
+            return Free(((self._form.end, EMPTY),))
 
 
 def _with_token(form: Parameters, spelling: Spelling) -> Parameters:

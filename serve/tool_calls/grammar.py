@@ -16,7 +16,7 @@ from ...guides.tagged.after_guide import MAX_FREE, AfterGuide
 from ...guides.tagged.composed_guide import ComposedGuide
 from ...guides.tagged.either_guide import EitherGuide
 from ...guides.tagged.pieces import (
-    NOTHING,
+    EMPTY,
     Fixed,
     Free,
     Inner,
@@ -27,7 +27,7 @@ from ...guides.tagged.pieces import (
     OneOf,
     Piece,
     Several,
-    perhaps,
+    optional,
 )
 from .arguments import CallArguments, json_arguments, plain_arguments
 from .formats import ARGUMENTS, IDENT, CallFrame, FormatSpec, Spelling
@@ -121,10 +121,10 @@ class AnswerGrammar:
         if piece is None or thinks == "no" or self.family.thinking is None:
             return piece
         begin, end = self.family.thinking
-        thought: Piece = Free(((self.spelling.marker(end), _behind_lines(NOTHING)),), (self.spelling.marker(begin),))
+        thought: Piece = Free(((self.spelling.marker(end), _behind_lines(EMPTY)),), (self.spelling.marker(begin),))
         if thinks != "open":
             thought = InOrder((self.spelling.fixed(begin), thought))
-        return InOrder((perhaps(thought) if thinks == "may" else thought, piece))
+        return InOrder((optional(thought) if thinks == "may" else thought, piece))
 
     def behind_thinking(self) -> Piece:
         """Return the piece after the marker that ends thinking."""
@@ -185,7 +185,7 @@ class AnswerGrammar:
             return Free(stops, refused, may_end=True, unlike=unlike) if stops or refused or unlike else None
         calls = self._calls(0)
         if family.lead:
-            calls = InOrder((perhaps(self.spelling.fixed(family.lead)), calls))
+            calls = InOrder((optional(self.spelling.fixed(family.lead)), calls))
         if mode == "required":
             return calls
         if self.answer is not None:
@@ -211,7 +211,7 @@ class AnswerGrammar:
         if frame.is_single or not self.spec.many:
             return InOrder((first, call, closing))
         more = Several(InOrder((fixed(frame.again), call)), fixed(frame.between))
-        return InOrder((first, call, perhaps(InOrder((fixed(frame.between), more))), closing))
+        return InOrder((first, call, optional(InOrder((fixed(frame.between), more))), closing))
 
     def _call(self, frame: CallFrame) -> Piece:
         """Return a call from its name on."""
@@ -233,7 +233,7 @@ class AnswerGrammar:
         ident, fixed = frame.ident, self.spelling.fixed
         pattern = RegexGuide(ident.pattern, self.spelling.vocabulary)
         piece = InOrder((fixed(ident.before), Inner(pattern), fixed(ident.behind)))
-        return perhaps(piece) if ident.is_optional else piece
+        return optional(piece) if ident.is_optional else piece
 
     def _stops(self) -> tuple[tuple[Marker, Piece], ...]:
         """Return the stop strings, each with the rest of its last token. The reader drops both."""
@@ -286,7 +286,7 @@ class AnswerGrammar:
 
 
 def _behind_lines(piece: Piece) -> Piece:
-    return InOrder((*[perhaps(Fixed(("\n",)))] * LINES, piece))
+    return InOrder((*[optional(Fixed(("\n",)))] * LINES, piece))
 
 
 def is_apart(answer: Guide | None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from ...guides.tagged.pieces import NOTHING, Fixed, Free, InOrder, Marker, Named, OneOf, Piece, Several, perhaps
+from ...guides.tagged.pieces import EMPTY, Fixed, Free, InOrder, Marker, Named, OneOf, Piece, Several, optional
 from .deltas import ArgumentsDelta, CallDelta, CallEndDelta, ContentDelta, Delta, ReasoningDelta, TextDecoder
 from .grammar import AnswerGrammar
 from .scanner import Reads, Scanner
@@ -57,7 +57,7 @@ class HarmonyGrammar(AnswerGrammar):
             before.append(InOrder((self.spelling.fixed(COMMENTARY), self._text("<|end|>"))))
         if not before:
             return self._last()
-        return InOrder((perhaps(InOrder((Several(OneOf(tuple(before)), again), again))), self._last()))
+        return InOrder((optional(InOrder((Several(OneOf(tuple(before)), again), again))), self._last()))
 
     def _analysis(self) -> Piece:
         return InOrder((self.spelling.fixed(ANALYSIS), self._text("<|end|>")))
@@ -67,7 +67,7 @@ class HarmonyGrammar(AnswerGrammar):
         marker"""
         ends, marker = self.spelling.ends, self.spelling.marker
         others = tuple(marker(each) for each in self.family.markers if each != end and each not in ends)
-        exits: tuple[tuple[Marker, Piece], ...] = () if may_end and end in ends else ((marker(end), NOTHING),)
+        exits: tuple[tuple[Marker, Piece], ...] = () if may_end and end in ends else ((marker(end), EMPTY),)
         return Free(exits, others, may_end=may_end)
 
     def _last(self) -> Piece:
@@ -79,7 +79,7 @@ class HarmonyGrammar(AnswerGrammar):
             is_one = not self.spec.many or "<|call|>" in ends
             ways.append(call if is_one else Several(call, fixed(ASSISTANT)))
         if self.spec.choice.mode != "required" or not self.callable:
-            ended = NOTHING if "<|return|>" in ends else perhaps(fixed("<|return|>"))
+            ended = EMPTY if "<|return|>" in ends else optional(fixed("<|return|>"))
             text = self._text("<|return|>", may_end=True) if self.answer is None else InOrder((self.inner, ended))
             ways.append(InOrder((fixed(FINAL), text)))
         return ways[0] if len(ways) == 1 else OneOf(tuple(ways))

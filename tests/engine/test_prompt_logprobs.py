@@ -86,7 +86,7 @@ def test_rows_that_are_padded_and_models_without_a_head(config: Any, way: str, t
     network = transformers.AutoModelForCausalLM.from_config(config).eval()
     model: Any = models.transformers(network, tokenizer)
     if way != "as it is known":  # rows that begin alike and are as long, and no others
-        model._runner = model._made(Way("equal"))
+        model._runner = model._make_runner(Way("equal"))
     check_all(model, network)
 
 

@@ -164,7 +164,7 @@ def test_models_are_loaded_once_in_a_process(hugging_face: Any, tokenizer: Any, 
     assert made(PROMPT, max_tokens=4) == text
     other = pickle.loads(data[1])
     assert other.model is made.model
-    assert not other.model._cached
+    assert not other.model._has_cache
 
 
 def test_weights_that_were_changed_since_they_were_loaded_do_not_travel(

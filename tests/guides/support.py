@@ -20,7 +20,7 @@ from trellm.guides.lift.lifted_guide import LiftedGuide
 from trellm.guides.lift.mask_table import MaskTable
 from trellm.guides.lift.tables import VocabularyTables
 from trellm.guides.limits import Meter, NotReadyError, quickly
-from trellm.guides.protocol import Mask, Quoting, Renewable
+from trellm.guides.protocol import Mask, Quoting, Rebuildable
 from trellm.guides.quoting.quotation import fragment_of_quote
 from trellm.guides.quoting.source import Occurrence, boundaries
 from trellm.guides.regex import parse
@@ -58,8 +58,8 @@ __all__ = [
     "Occurrence",
     "Quoting",
     "Ranges",
+    "Rebuildable",
     "RegularGuide",
-    "Renewable",
     "SchemaOptions",
     "Table",
     "Trie",

@@ -5,7 +5,7 @@ from trellm import AllOf, AnyOf, Gap, Limits, Ordered, Phrase, Quote, Template, 
 from trellm.errors import LanguageError, LimitError, OptionError, TrellmError, VocabularyError
 from trellm.guides import ByteGuide, FreeGuide, FSMGuide, GoalGuide, Guide, RegexGuide, RowGuide, SubstringGuide
 
-from .support import Quoting, Renewable, implements
+from .support import Quoting, Rebuildable, implements
 from .vocabularies import SMALL
 
 BYTES = Vocabulary.from_bytes()
@@ -130,6 +130,6 @@ def test_goals_that_are_too_much() -> None:
 
 def test_conforming_to_a_protocol_is_what_python_says_of_it() -> None:
     guides = [RegexGuide("a+", SMALL), SubstringGuide("a b", SMALL), FreeGuide(SMALL), object(), None]
-    for protocol in (Guide, ByteGuide, RowGuide, Renewable, Quoting):
+    for protocol in (Guide, ByteGuide, RowGuide, Rebuildable, Quoting):
         for each in guides * 2:
             assert implements(each, protocol) == isinstance(each, protocol), (each, protocol)

@@ -60,26 +60,26 @@ def attend(
     queries = new[0]
     out = queries.new_empty(*queries.shape[:2], layer.sizes[1])
     if isinstance(step, DeviceStep):
-        by_rows = attend_rows if has_kernels(queries.device) else _row_by_row
+        by_rows = attend_rows if has_kernels(queries.device) else _attend_row_by_row
         by_rows(out, queries, step.rows, layer, reach, scoring)
     elif step.uploaded is None or not queries.dtype == layer.keys.dtype == layer.values.dtype:
         if layer.arrays is not None and queries.dtype == layer.dtype:
-            _in_place(out, queries.contiguous(), step, layer, reach, scoring)
+            _attend_in_place(out, queries.contiguous(), step, layer, reach, scoring)
         else:
             for chosen in step.similar():
-                _padded(out, queries, step, chosen, layer, reach, scoring)
-            _one_by_one(out, new, step, step.long, layer, reach, scoring)
+                _attend_padded(out, queries, step, chosen, layer, reach, scoring)
+            _attend_long(out, new, step, step.long, layer, reach, scoring)
     else:
-        narrow, wide, whole, prompts = step.uploaded
+        narrow, wide, prompt_rows, prompts = step.uploaded
         attend_rows(out, queries, narrow, layer, reach, scoring)
         attend_rows(out, queries, wide, layer, reach, scoring)
-        if _plain(reach, scoring, whole.longest):
-            _one_by_one(out, new, step, prompts, layer, reach, scoring)
+        if _is_plain(reach, scoring, prompt_rows.longest):
+            _attend_long(out, new, step, prompts, layer, reach, scoring)
         else:
-            attend_rows(out, queries, whole, layer, reach, scoring)
+            attend_rows(out, queries, prompt_rows, layer, reach, scoring)
     if isinstance(step, PackedStep):
         for first, last in step.mutual or ():
-            _mutually(out, queries, step, first, last, layer, reach, scoring)
+            _attend_mutually(out, queries, step, first, last, layer, reach, scoring)
     return out
 
 
@@ -88,7 +88,7 @@ def attend_layer(step: PackedStep | DeviceStep, number: int, queries: Tensor, sc
     return attend(step, step.layers[number], step.reaches[number], (queries, None, None), ScoreOptions(scale))
 
 
-def _mutually(
+def _attend_mutually(
     out: Tensor,
     queries: Tensor,
     step: PackedStep,
@@ -104,7 +104,7 @@ def _mutually(
     keys, values = (part[:, :, : last + ahead] for part in step.gather([chunk]).of_layer(layer))
     columns = torch.arange(last + ahead, device=queries.device)
     begin = columns[first + ahead :, None] - (reach.window or last + ahead)
-    mixed = _masked(queries[first:last].transpose(0, 1)[None], keys, values, (columns > begin)[None, None], scoring)
+    mixed = _attention(queries[first:last].transpose(0, 1)[None], keys, values, (columns > begin)[None, None], scoring)
     out[first:last] = mixed[0].transpose(0, 1)
 
 
@@ -123,22 +123,22 @@ def attend_rows(
     """Compute attention of rows on a GPU by the Triton kernel; out, queries: [tokens, query heads, size]."""
     from ....kernels.attention.triton_paged import attend_paged
 
-    there = rows.on(queries.device)
+    device_rows = rows.on(queries.device)
     attend_paged(
         out,
         queries if queries.stride(2) == 1 else queries.contiguous(),
-        *(layer.keys, layer.values, there.tables, there.firsts, there.widths, there.starts),
+        *(layer.keys, layer.values, device_rows.tables, device_rows.firsts, device_rows.widths, device_rows.starts),
         scale=scoring.scale,
         window=reach.window or 0,
         chunk=reach.chunk or 0,
         cap=scoring.cap or 0.0,
         sinks=scoring.sinks,
-        longest=there.longest,
-        widest=there.widest,
+        longest=device_rows.longest,
+        widest=device_rows.widest,
     )
 
 
-def _row_by_row(
+def _attend_row_by_row(
     out: Tensor, queries: Tensor, rows: DeviceRows, layer: LayerBlocks, reach: AttentionSpan, scoring: ScoreOptions
 ) -> None:
     """Compute `attend_rows` without a kernel."""
@@ -153,7 +153,7 @@ def _row_by_row(
             part[blocks].transpose(0, 1).flatten(1, 2)[:, : end - begin] for part in (layer.keys, layer.values)
         )
         positions = torch.arange(start, end, device=queries.device)[None]
-        mixed = _masked(
+        mixed = _attention(
             queries[first : first + width].transpose(0, 1)[None],
             *(keys[None], values[None]),
             reach.allowed(positions, end, begin),
@@ -162,7 +162,7 @@ def _row_by_row(
         out[first : first + width] = mixed[0].transpose(0, 1)
 
 
-def _one_by_one(
+def _attend_long(
     out: Tensor,
     new: tuple[Tensor, Tensor | None, Tensor | None],
     step: PackedStep,
@@ -176,34 +176,34 @@ def _one_by_one(
     for chunk in chosen:
         first, last, start = step.firsts[chunk], step.firsts[chunk] + step.widths[chunk], step.starts[chunk]
         if start == 0 and keys is not None and values is not None:
-            own, its = keys[first:last].transpose(0, 1), values[first:last].transpose(0, 1)
+            chunk_keys, chunk_values = keys[first:last].transpose(0, 1), values[first:last].transpose(0, 1)
         else:
-            own, its = (part[0] for part in step.gather([chunk]).of_layer(layer))
-        mixed = _long(queries[first:last].transpose(0, 1), own, its, start, reach, scoring)
+            chunk_keys, chunk_values = (part[0] for part in step.gather([chunk]).of_layer(layer))
+        mixed = _attend_chunk(queries[first:last].transpose(0, 1), chunk_keys, chunk_values, start, reach, scoring)
         out[first:last] = mixed.transpose(0, 1)
 
 
-def _in_place(
+def _attend_in_place(
     out: Tensor, queries: Tensor, step: PackedStep, layer: LayerBlocks, reach: AttentionSpan, scoring: ScoreOptions
 ) -> None:
     """Compute attention by the CPU kernels: short chunks in one call per thread, long ones one by one."""
     assert layer.arrays is not None
     keys, values = layer.arrays
-    written, asked = out.numpy(), queries.numpy()
-    settings = scoring.settings(asked.dtype)
+    outputs, query = out.numpy(), queries.numpy()
+    settings = scoring.settings(query.dtype)
     beside = settings[:0] if scoring.sinks is None else scoring.sinks.detach().to(queries.dtype).contiguous().numpy()
     limits = (reach.window or 0, reach.chunk or 0, beside, settings)
     calls: list[Callable[[], None]] = []
     if step.short:
         edges = _parts(step, reach, keys.shape[1], keys.shape[3])
         for number, (lo, hi) in enumerate(pairwise(edges)):
-            scratch = step.scratch(number, queries.shape[1], asked.dtype), room_near(layer.arrays)[0]
-            calls.append(partial(attend_blocks, written, asked, keys, values, step.rows, lo, hi, *limits, *scratch))
+            scratch = step.scratch(number, queries.shape[1], query.dtype), room_near(layer.arrays)[0]
+            calls.append(partial(attend_blocks, outputs, query, keys, values, step.rows, lo, hi, *limits, *scratch))
     for chunk in step.long:
         first, start, blocks = step.firsts[chunk], step.starts[chunk], step.blocks_of(chunk)
         for lo, hi in pairwise(_pieces(step.widths[chunk], start, reach, queries[0].numel())):
             part = slice(first + lo, first + hi)
-            calls.append(partial(attend_panels, written[part], asked[part], keys, values, blocks, start + lo, *limits))
+            calls.append(partial(attend_panels, outputs[part], query[part], keys, values, blocks, start + lo, *limits))
     run_all(calls)
 
 
@@ -230,7 +230,7 @@ def _parts(step: PackedStep, reach: AttentionSpan, heads: int, size: int) -> lis
     return sorted({0, *(edge for edge in inner if edge < count), count})
 
 
-def _padded(
+def _attend_padded(
     out: Tensor,
     queries: Tensor,
     step: PackedStep,
@@ -242,18 +242,18 @@ def _padded(
     """Compute attention of short chunks by torch, with gathered and padded texts."""
     rows = step.gather(chosen)
     keys, values = rows.of_layer(layer)
-    mixed = _masked(
+    mixed = _attention(
         queries[rows.tokens].transpose(1, 2), keys, values, reach.allowed(rows.positions, keys.shape[2]), scoring
     )
     out[rows.tokens[rows.real]] = mixed.transpose(1, 2)[rows.real]
 
 
-def _long(
+def _attend_chunk(
     queries: Tensor, keys: Tensor, values: Tensor, start: int, reach: AttentionSpan, scoring: ScoreOptions
 ) -> Tensor:
     """Compute attention of a chunk from `start` on; keys and values [heads, tokens, size] end with the chunk."""
     count, end = queries.shape[1], keys.shape[1]
-    if start == 0 and _plain(reach, scoring, end):
+    if start == 0 and _is_plain(reach, scoring, end):
         return scaled_dot_product_attention(
             queries[None], keys[None], values[None], is_causal=True, scale=scoring.scale, enable_gqa=True
         )[0]
@@ -264,16 +264,16 @@ def _long(
         positions = torch.arange(start + low, stop, device=queries.device)[None]
         allowed = reach.allowed(positions, stop, begin)
         seen = keys[None, :, begin:stop], values[None, :, begin:stop]
-        parts.append(_masked(queries[None, :, low:high], *seen, allowed, scoring)[0])
+        parts.append(_attention(queries[None, :, low:high], *seen, allowed, scoring)[0])
     return torch.cat(parts, 1)
 
 
-def _plain(reach: AttentionSpan, scoring: ScoreOptions, end: int) -> bool:
+def _is_plain(reach: AttentionSpan, scoring: ScoreOptions, end: int) -> bool:
     """Test whether attention of a text up to `end` is causal, without span limits, soft cap and sinks."""
     return (reach.longest is None or reach.longest >= end) and scoring.cap is None and scoring.sinks is None
 
 
-def _masked(queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor, scoring: ScoreOptions) -> Tensor:
+def _attention(queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor, scoring: ScoreOptions) -> Tensor:
     """Compute attention [rows, query heads, width, size] under a mask [rows, 1, width, tokens]."""
     if scoring.cap is None and scoring.sinks is None:
         return scaled_dot_product_attention(

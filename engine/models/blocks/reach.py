@@ -117,8 +117,8 @@ def unscaled_context(config: Any) -> int | None:
     for name in ("max_position_embeddings", "max_seq_len"):
         if (context := getattr(config, name, None)) is not None and context > 0:  # XLNet has -1 for no limit
             limits.append(context)
-    given: dict[str, Any] = getattr(config, "rope_parameters", None) or {}
-    kinds: list[Any] = [given, *(each for each in given.values() if isinstance(each, dict))]
+    parameters: dict[str, Any] = getattr(config, "rope_parameters", None) or {}
+    kinds: list[Any] = [parameters, *(each for each in parameters.values() if isinstance(each, dict))]
     for kind in kinds:
         if kind.get("rope_type") == "longrope" and (original := kind.get("original_max_position_embeddings")):
             limits.append(original)

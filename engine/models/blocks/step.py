@@ -21,7 +21,7 @@ SHORT = 16
 FEW = 6
 """Most tokens of a short chunk on a CPU. That kernel reads keys and values for each token, and is as fast as the kernel
 of long chunks for 4 to 7 tokens."""
-WHOLE = 1024
+SDPA_PROMPT = 1024
 """Fewest tokens of a whole prompt that gets its own call of SDPA on a GPU."""
 
 
@@ -53,7 +53,7 @@ class UploadedRows(NamedTuple):
 
     narrow: DeviceRows
     wide: DeviceRows
-    whole: DeviceRows
+    prompt_rows: DeviceRows
     prompts: list[int]
 
 
@@ -83,14 +83,14 @@ class PackedStep:
         slots = array("i")
         self.firsts, self.widths, self.starts = array("i"), array("i"), array("i")
         for table, tokens in chunks:
-            start, width, own = len(table.tokens), len(tokens), table.blocks
+            start, width, blocks = len(table.tokens), len(tokens), table.blocks
             self.firsts.append(len(self.ids))
             self.widths.append(width)
             self.starts.append(start)
             self.ids += tokens
             if width == 1:
                 self.positions.append(start)
-                slots.append(own[start // BLOCK] * BLOCK + start % BLOCK)
+                slots.append(blocks[start // BLOCK] * BLOCK + start % BLOCK)
             else:
                 self.positions += range(start, start + width)
                 slots.frombytes(slots_of(table, start, width).tobytes())
@@ -103,7 +103,7 @@ class PackedStep:
         self.rows = self._rows(self.short)
         self._scratch: dict[Any, NDArray[Any]] = {}
         self._blocks: dict[int, NDArray[np.int32]] = {}
-        self._gathered: dict[tuple[int, ...], GatheredChunks] = {}
+        self._gather_cache: dict[tuple[int, ...], GatheredChunks] = {}
         self.last = [first + width - 1 for first, width in zip(self.firsts, self.widths, strict=True)]
 
     def _rows(self, chosen: list[int]) -> AttentionRows:
@@ -145,7 +145,7 @@ class PackedStep:
         wide: list[int] = []
         prompts: list[int] = []
         for row in self.long:
-            (prompts if self.starts[row] == 0 and self.widths[row] >= WHOLE else wide).append(row)
+            (prompts if self.starts[row] == 0 and self.widths[row] >= SDPA_PROMPT else wide).append(row)
         kinds = (self.short, wide, prompts)
         order = [row for kind in kinds for row in kind]
         count, tokens = len(order), len(slots)
@@ -158,17 +158,17 @@ class PackedStep:
             column[:] = np.frombuffer(values, np.int32)[order]
         tables = numbers[tokens + 3 * count :].reshape(count, most)
         for place, row in enumerate(order):
-            own = self._chunks[row].table.blocks
-            used = min(len(own), most)
-            tables[place, :used] = np.frombuffer(own, np.int32, used)
-        there = packed.to(self._device, non_blocking=True)
-        firsts, widths, starts = there[tokens : tokens + 3 * count].view(3, count)
-        whole = DeviceRows(there[:tokens], there[tokens + 3 * count :].view(count, most), firsts, widths, starts, 0, 0)
+            blocks = self._chunks[row].table.blocks
+            used = min(len(blocks), most)
+            tables[place, :used] = np.frombuffer(blocks, np.int32, used)
+        moved = packed.to(self._device, non_blocking=True)
+        firsts, widths, starts = moved[tokens : tokens + 3 * count].view(3, count)
+        rows = DeviceRows(moved[:tokens], moved[tokens + 3 * count :].view(count, most), firsts, widths, starts, 0, 0)
         parts: list[DeviceRows] = []
         low = 0
         for kind in kinds:
             ends, widths = ([column[row] for row in kind] for column in (self.ends, self.widths))
-            parts.append(whole.part(low, low + len(kind), max(ends, default=0), max(widths, default=0)))
+            parts.append(rows.part(low, low + len(kind), max(ends, default=0), max(widths, default=0)))
             low += len(kind)
         narrow, many, long = parts
         return UploadedRows(narrow, many, long, prompts)
@@ -203,9 +203,9 @@ class PackedStep:
     def gather(self, chosen: list[int]) -> GatheredChunks:
         """Return the texts of chosen chunks, cached for all layers."""
         key = tuple(chosen)
-        if key not in self._gathered:
-            self._gathered[key] = GatheredChunks(self, self._chunks, chosen, self._device)
-        return self._gathered[key]
+        if key not in self._gather_cache:
+            self._gather_cache[key] = GatheredChunks(self, self._chunks, chosen, self._device)
+        return self._gather_cache[key]
 
 
 class GatheredChunks:

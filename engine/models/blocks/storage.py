@@ -50,11 +50,11 @@ class DeviceRows(NamedTuple):
 
 def has_kernels(device: torch.device) -> bool:
     """Test whether there are kernels for tensors of this device."""
-    return device.type == "cuda" and _triton()
+    return device.type == "cuda" and _has_triton()
 
 
 @cache
-def _triton() -> bool:
+def _has_triton() -> bool:
     return find_spec("triton") is not None
 
 
@@ -65,14 +65,14 @@ IN_PLACE = {torch.float32, torch.float64}
 class LayerBlocks:
     """Keys and values of a layer: [blocks, heads, BLOCK, row length]. Keys and values may differ in size.
 
-    kept: storage dtype; None for the dtype of the states
+    storage_dtype: storage dtype; None for the dtype of the states
     dtype: dtype of the states, known after allocation; sizes: elements of a key and of a value
     arrays: keys and values as NumPy arrays, if kernels read them in place (see stored.py); else None
     """
 
-    def __init__(self, blocks: int, kept: torch.dtype | None = None) -> None:
+    def __init__(self, blocks: int, storage_dtype: torch.dtype | None = None) -> None:
         self.blocks = blocks
-        self.kept = kept
+        self.storage_dtype = storage_dtype
         self.dtype: torch.dtype | None = None
         self.sizes = 0, 0
         self.keys = torch.empty(0)
@@ -104,24 +104,24 @@ class LayerBlocks:
             return
         in_place = keys.device.type == "cpu" and not has_kernels(keys.device)
         in_place = in_place and keys.dtype == values.dtype and keys.dtype in IN_PLACE
-        if self.kept is not None and not (in_place and keys.dtype == torch.float32):
+        if self.storage_dtype is not None and not (in_place and keys.dtype == torch.float32):
             kind = str(keys.dtype).removeprefix("torch.")
             raise OptionError(
                 f"kv_cache_dtype: some keys and values are in {kind} on {keys.device}, and only those in float32 on a "
                 "CPU can be kept in another type; leave the option out"
             )
         self.dtype, self.sizes = keys.dtype, (keys.shape[2], values.shape[2])
-        self.keys = _zeros(self.blocks, keys, self.kept or keys.dtype)
-        self.values = _zeros(self.blocks, values, self.kept or values.dtype)
+        self.keys = _zeros(self.blocks, keys, self.storage_dtype or keys.dtype)
+        self.values = _zeros(self.blocks, values, self.storage_dtype or values.dtype)
         if in_place:
             self.arrays = _array(self.keys), _array(self.values)
 
     def read(self, rows: GatherIndices | RightAligned) -> tuple[Tensor, Tensor]:
         """Return keys and values [rows, heads, longest, size] of whole texts, with zeros for absent tokens."""
         keys, values = rows.of(self.keys), rows.of(self.values)
-        if self.kept is None:
+        if self.storage_dtype is None:
             return keys, values
-        return _widened(keys, self.sizes[0]), _widened(values, self.sizes[1])
+        return _widen(keys, self.sizes[0]), _widen(values, self.sizes[1])
 
 
 States = dict[Hashable, Tensor]
@@ -135,8 +135,8 @@ class BlockStorage:
     layers: number of layers; 0 for models that compute every step from the whole text
     """
 
-    def __init__(self, blocks: int, layers: int, kept: torch.dtype | None = None) -> None:
-        self.layers = [LayerBlocks(blocks, kept) for _ in range(layers)]
+    def __init__(self, blocks: int, layers: int, storage_dtype: torch.dtype | None = None) -> None:
+        self.layers = [LayerBlocks(blocks, storage_dtype) for _ in range(layers)]
         self._stored: States = {}
 
     @property
@@ -170,7 +170,7 @@ class BlockStorage:
         """Store states in slots; views of `rows` are in place already."""
         index: Tensor | None = None
         for key, state in states.items():
-            stored = self._room(key, state, max(slots) + 1)
+            stored = self._ensure_room(key, state, max(slots) + 1)
             if stored[slots[0]].data_ptr() == state.data_ptr():
                 continue
             if index is None:
@@ -181,11 +181,11 @@ class BlockStorage:
         """Copy states simultaneously; pairs are slots (from, to)."""
         most = max(target for _, target in pairs) + 1
         for key in self._stored:
-            stored = self._room(key, self._stored[key], most)
+            stored = self._ensure_room(key, self._stored[key], most)
             sources, targets = torch.tensor(pairs, device=stored.device).T
             stored[targets] = stored[sources]
 
-    def _room(self, key: Hashable, like: Tensor, count: int) -> Tensor:
+    def _ensure_room(self, key: Hashable, like: Tensor, count: int) -> Tensor:
         """Return storage of a key for at least `count` slots. like: [rows, ...] of the same shape and dtype"""
         stored = self._stored.get(key)
         if stored is not None and len(stored) >= count:
@@ -304,6 +304,6 @@ def _array(stored: Tensor) -> NDArray[Any]:
     return stored.numpy().view(np.uint16) if stored.dtype == torch.float16 else stored.numpy()
 
 
-def _widened(stored: Tensor, size: int) -> Tensor:
+def _widen(stored: Tensor, size: int) -> Tensor:
     """Return keys or values [..., size] in float32 of rows stored in float16 or int8."""
     return torch.as_tensor(widened_rows(_array(stored))[..., :size])

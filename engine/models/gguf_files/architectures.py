@@ -32,7 +32,7 @@ class ArchitectureMetadata:
     def __init__(self, file: GGUFFile, name: str) -> None:
         self.file = file
         self._prefix = f"{name}."
-        self._asked: set[str] = set()
+        self._keys_read: set[str] = set()
 
     def has(self, key: str) -> bool:
         """Test whether the file has a key."""
@@ -45,14 +45,14 @@ class ArchitectureMetadata:
             several: list[Any] = cast("NDArray[Any]", value).tolist()
             value = several[0] if several and several.count(several[0]) == len(several) else several
         if type(value) is not int or not least <= value < _MAX_COUNT:
-            raise self._unusable(key, value, f"one number from {least} on, the same for all layers,")
+            raise self._unusable_error(key, value, f"one number from {least} on, the same for all layers,")
         return value
 
     def real(self, key: str, default: float | None = None) -> float:
         """Return a number above zero. Raises ModelError."""
         value = self.value(key, default)
         if type(value) not in (int, float) or not 0 < value < math.inf:
-            raise self._unusable(key, value, "a number above 0")
+            raise self._unusable_error(key, value, "a number above 0")
         return float(value)
 
     def real_or(self, key: str, otherwise: float | None) -> float | None:
@@ -62,14 +62,14 @@ class ArchitectureMetadata:
 
     def value(self, key: str, default: Any = None) -> Any:
         """Return a value unchanged, or the default."""
-        self._asked.add(key)
+        self._keys_read.add(key)
         return self.file.metadata.get(self._prefix + key, default)
 
-    def check_all_asked(self) -> None:
+    def check_all_read(self) -> None:
         """Raise ModelError for an unread key of the architecture with a value other than 0 or False."""
         for key, value in self.file.metadata.items():
             inner = key.removeprefix(self._prefix)
-            if inner == key or inner in self._asked or inner in _HARMLESS:
+            if inner == key or inner in self._keys_read or inner in _HARMLESS:
                 continue
             if not isinstance(value, int | float) or value:
                 raise ModelError(
@@ -77,7 +77,7 @@ class ArchitectureMetadata:
                     "changes; convert the model again, or run it with transformers from its original files"
                 )
 
-    def _unusable(self, key: str, value: Any, expected: str) -> ModelError:
+    def _unusable_error(self, key: str, value: Any, expected: str) -> ModelError:
         found = "is missing" if value is None else f"is {value!r:.60}"
         return ModelError(
             f"{self.file.path}: the metadata's {self._prefix + key!r} {found}; {expected} is expected: convert the "
@@ -107,34 +107,34 @@ def _common(facts: ArchitectureMetadata) -> dict[str, Any]:
     size = facts.count("attention.key_length", max(1, hidden // heads))
     if facts.count("attention.value_length", size) != size:
         raise ModelError(f"{facts.file.path}: keys and values of heads have two sizes, which are not read")
-    kept = facts.count("attention.head_count_kv", heads)
-    if heads % kept:
-        raise ModelError(f"{facts.file.path}: {heads} heads cannot share {kept} heads of keys and values evenly")
+    key_heads = facts.count("attention.head_count_kv", heads)
+    if heads % key_heads:
+        raise ModelError(f"{facts.file.path}: {heads} heads cannot share {key_heads} heads of keys and values evenly")
     return {
         "hidden_size": hidden,
         "intermediate_size": facts.count("feed_forward_length"),
         "num_hidden_layers": facts.count("block_count"),
         "num_attention_heads": heads,
-        "num_key_value_heads": kept,
+        "num_key_value_heads": key_heads,
         "head_dim": size,
         "rms_norm_eps": facts.real("attention.layer_norm_rms_epsilon"),
         "max_position_embeddings": facts.count("context_length"),
     }
 
 
-def _turned(
+def _rotary_options(
     facts: ArchitectureMetadata, size: int, theta: float = 10_000.0, *, in_part: bool = False
 ) -> dict[str, Any]:
     """Return options of rotary embeddings. size: of a head; theta: default base; in_part: permit rotation of a part"""
-    turned = facts.count("rope.dimension_count", size)
+    rotated = facts.count("rope.dimension_count", size)
     found: dict[str, Any] = {"rope_theta": facts.real("rope.freq_base", theta)}
-    if turned != size and not (in_part and turned < size):
-        raise ModelError(f"{facts.file.path}: {turned} numbers of heads of {size} are turned, which is not read")
+    if rotated != size and not (in_part and rotated < size):
+        raise ModelError(f"{facts.file.path}: {rotated} numbers of heads of {size} are turned, which is not read")
     if in_part:
-        found["partial_rotary_factor"] = turned / size
+        found["partial_rotary_factor"] = rotated / size
     factor = facts.value("rope.scaling.factor") or facts.value("rope.scale_linear")
     kind = facts.value("rope.scaling.type", "linear" if factor else "none")
-    scales = {"none": _unscaled, "linear": _linear, "yarn": _yarn, "longrope": _long}
+    scales = {"none": _unscaled, "linear": _linear, "yarn": _yarn, "longrope": _longrope}
     if in_part and LONG in facts.file.tensors:  # older files omit the type
         kind = "longrope"
     if kind not in scales:
@@ -166,7 +166,7 @@ def _yarn(facts: ArchitectureMetadata) -> dict[str, Any]:
     return {**found, "attention_factor": facts.real(key, 1.0) * (1 + 0.1 * math.log(factor))}
 
 
-def _long(facts: ArchitectureMetadata) -> dict[str, Any]:
+def _longrope(facts: ArchitectureMetadata) -> dict[str, Any]:
     file = facts.file
     missing = [name for name in (LONG, SHORT) if name not in file.tensors]
     if missing:
@@ -183,7 +183,7 @@ def _long(facts: ArchitectureMetadata) -> dict[str, Any]:
 
 def _llama(facts: ArchitectureMetadata) -> dict[str, Any]:
     common = _common(facts)
-    return {**common, "rope_parameters": _turned(facts, common["head_dim"])}
+    return {**common, "rope_parameters": _rotary_options(facts, common["head_dim"])}
 
 
 def _mistral3(facts: ArchitectureMetadata) -> dict[str, Any]:
@@ -207,7 +207,7 @@ def _granite(facts: ArchitectureMetadata) -> dict[str, Any]:
 def _phi3(facts: ArchitectureMetadata) -> dict[str, Any]:
     common = _common(facts)
     window = facts.count("attention.sliding_window", 0, least=0)
-    rope = _turned(facts, common["head_dim"], in_part=True)
+    rope = _rotary_options(facts, common["head_dim"], in_part=True)
     original = rope.get("original_max_position_embeddings", common["max_position_embeddings"])
     return {
         **common,
@@ -233,7 +233,7 @@ def _gemma2(facts: ArchitectureMetadata) -> dict[str, Any]:
     common = _gemma(facts, 46)
     return {
         **common,
-        "rope_parameters": _turned(facts, common["head_dim"]),
+        "rope_parameters": _rotary_options(facts, common["head_dim"]),
         "attn_logit_softcapping": facts.real("attn_logit_softcapping", 50.0),
         "final_logit_softcapping": facts.real("final_logit_softcapping", 30.0),
     }
@@ -246,13 +246,13 @@ def _gemma3(facts: ArchitectureMetadata) -> dict[str, Any]:
     if len(slide) != count:
         every = facts.count("attention.sliding_window_pattern", 6)
         slide = [(number + 1) % every != 0 for number in range(count)]
-    near = {"rope_type": "default", "rope_theta": facts.real("rope.freq_base_swa", 10_000.0)}
+    local = {"rope_type": "default", "rope_theta": facts.real("rope.freq_base_swa", 10_000.0)}
     return {
         **common,
         "layer_types": ["sliding_attention" if each else "full_attention" for each in slide],
         "rope_parameters": {
-            "full_attention": _turned(facts, common["head_dim"], 1_000_000.0),
-            "sliding_attention": near,
+            "full_attention": _rotary_options(facts, common["head_dim"], 1_000_000.0),
+            "sliding_attention": local,
         },
         "final_logit_softcapping": facts.real_or("final_logit_softcapping", None),
     }

@@ -128,7 +128,7 @@ def _tensors(
     found: dict[str, GGUFTensor] = {}
     for head in heads:
         if head.name in found:
-            raise _fault(head, "a second time")
+            raise _error(head, "a second time")
         found[head.name] = _tensor(data, first, alignment, head)
     return found
 
@@ -136,19 +136,19 @@ def _tensors(
 def _tensor(data: mmap.mmap, first: int, alignment: int, head: TensorHead) -> GGUFTensor:
     kind = KINDS.get(head.kind)
     if kind is None:
-        said = _OTHERS.get(head.kind, f"of number {head.kind}")
-        raise _fault(head, f"has the type {said}; read are {', '.join(KINDS.values())}")
+        type_name = _OTHERS.get(head.kind, f"of number {head.kind}")
+        raise _error(head, f"has the type {type_name}; read are {', '.join(KINDS.values())}")
     form, width, rows = FORMATS[kind], head.shape[-1], prod(head.shape[:-1])
     if not all(head.shape):
-        raise _fault(head, f"has the shape {head.shape}; all sizes are to be above 0")
+        raise _error(head, f"has the shape {head.shape}; all sizes are to be above 0")
     if width % form.weights:
-        raise _fault(head, f"has the shape {head.shape}; {kind} packs {form.weights} in a row")
+        raise _error(head, f"has the shape {head.shape}; {kind} packs {form.weights} in a row")
     row = form.row_bytes(width)
     begin = first + head.offset
     if head.offset % alignment or begin + rows * row > len(data):
-        raise _fault(head, f"of {rows * row:,} bytes at {begin:,} is not within the file")
+        raise _error(head, f"of {rows * row:,} bytes at {begin:,} is not within the file")
     return GGUFTensor(head.name, kind, head.shape, np.frombuffer(data, np.uint8, rows * row, begin).reshape(rows, row))
 
 
-def _fault(head: TensorHead, what: str) -> GGUFError:
+def _error(head: TensorHead, what: str) -> GGUFError:
     return GGUFError(f"at byte {head.place:,}: the tensor {head.name!r:.80} {what}")

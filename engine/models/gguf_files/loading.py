@@ -30,7 +30,7 @@ from .file import GGUFFile, GGUFTensor
 from .network import GGUFNetwork
 from .tokenizer import GGUFTokenizer, tokenizer_of
 
-_EMBEDDING, _HEAD, _TURNS = "token_embd", "output", "rope_freqs.weight"
+_EMBEDDING, _HEAD, _ROTARY_FACTORS = "token_embd", "output", "rope_freqs.weight"
 _NAMES = {
     "queries": "attn_q", "keys": "attn_k", "values": "attn_v", "out": "attn_output", "gates": "ffn_gate",
     "up": "ffn_up", "down": "ffn_down",
@@ -72,41 +72,41 @@ class _Loader:
         self._file = file
         self._tokenizer = tokenizer
         self._dtype = dtype
-        self._taken: set[str] = set()
+        self._used: set[str] = set()
 
     def model(self, for_kernels: bool) -> Any:
         """Return the model with all weights. Raises ModelError."""
         name: str = self._file.need("general.architecture", str)
         architecture = ARCHITECTURES.get(name)
         if architecture is None:
-            raise self._fault(f"general.architecture is {name!r:.60}; read are {', '.join(ARCHITECTURES)}")
+            raise self._error(f"general.architecture is {name!r:.60}; read are {', '.join(ARCHITECTURES)}")
         facts = ArchitectureMetadata(self._file, name)
         options = architecture.options(facts)
-        facts.check_all_asked()
+        facts.check_all_read()
         layers: int = options["num_hidden_layers"]
         if layers > len(self._file.tensors):
-            raise self._fault(f"{layers:,} layers of {len(self._file.tensors):,} tensors; fetch the file again")
+            raise self._error(f"{layers:,} layers of {len(self._file.tensors):,} tensors; fetch the file again")
         config = self._config(architecture, options)
         description = self._description(config) if for_kernels else None
         if description is not None:
             network = self._network(architecture, config, description)
-            self._check_all_taken()
+            self._check_all_used()
             return network
-        model = self._empty(architecture, config)
+        model = self._empty_model(architecture, config)
         names: Any = import_module("gguf")
         number = next(key for key, known in names.MODEL_ARCH_NAMES.items() if known == name)
         self._fill(model, architecture, names.get_tensor_name_map(number, layers))
-        self._turn(model, options)
-        self._check_all_taken()
+        self._set_rotary(model, options)
+        self._check_all_used()
         if is_absent(model) or any(buffer.device.type == "meta" for buffer in model.buffers()):
-            raise self._fault(f"{architecture.network} of this version of transformers has parts that no tensor fills")
+            raise self._error(f"{architecture.network} of this version of transformers has parts that no tensor fills")
         return (model if self._dtype is None else model.to(self._dtype)).eval()
 
     def _config(self, architecture: Architecture, options: dict[str, Any]) -> Any:
         """Return the configuration of the model."""
         words = self._tensor(f"{_EMBEDDING}.weight")
         if len(words.shape) != 2 or words.shape[0] < len(self._tokenizer):
-            raise self._fault(
+            raise self._error(
                 f"tensor {words.name!r} of shape {words.shape} has no row for each of {len(self._tokenizer):,} tokens"
             )
         ids = self._tokenizer
@@ -120,7 +120,7 @@ class _Loader:
             raise self._no_config(architecture, error) from error
 
     def _no_config(self, architecture: Architecture, error: Exception) -> ModelError:
-        return self._fault(f"no {architecture.config} can be made of the metadata: {error}")
+        return self._error(f"no {architecture.config} can be made of the metadata: {error}")
 
     def _generation_config(self) -> Any:
         ids, library = self._tokenizer, cast("Any", transformers)
@@ -133,16 +133,18 @@ class _Loader:
 
         `_network` checks the other tensors' names and shapes against it.
         """
-        tensors, known = self._file.tensors, DESCRIBED.get(config.model_type)
-        if known is None:
+        tensors, architecture = self._file.tensors, DESCRIBED.get(config.model_type)
+        if architecture is None:
             return None
         try:
-            description = known.describe(config)
+            description = architecture.describe(config)
         except NotDescribedError:
             return None
         biases = {name for name in tensors if name.endswith(".bias")}
-        own = {f"blk.{layer}.{_NAMES[name]}.bias" for layer in range(description.layers) for name in description.biases}
-        return description if biases <= own else None
+        described = {
+            f"blk.{layer}.{_NAMES[name]}.bias" for layer in range(description.layers) for name in description.biases
+        }
+        return description if biases <= described else None
 
     def _network(self, architecture: Architecture, config: Any, description: DecoderDescription) -> GGUFNetwork:
         """Return the model as bare weights."""
@@ -156,7 +158,7 @@ class _Loader:
         last = self._plain_norm("output_norm", description.hidden)
         return GGUFNetwork(
             config, self._generation_config(), description, DecoderWeights(embedding, None, rotary, layers, last),
-            QuantizedLinear(head), partial(_whole, self._file.path),
+            QuantizedLinear(head), partial(_load_model, self._file.path),
         )  # fmt: skip
 
     def _layer(
@@ -167,14 +169,14 @@ class _Loader:
 
         def product(*names: str) -> QuantizedProducts:
             found = [
-                self._product(f"{name}.{_NAMES[own]}", *shapes[own], own in description.biases, heads.get(own))
-                for own in names
+                self._product(f"{name}.{_NAMES[role]}", *shapes[role], role in description.biases, heads.get(role))
+                for role in names
             ]
             return QuantizedProducts([matrix for matrix, _ in found], [bias for _, bias in found])
 
         norms = None
         if description.head_norms:
-            query, key = (self._plain_norm(f"{name}.{own}", size).weight for own in ("attn_q_norm", "attn_k_norm"))
+            query, key = (self._plain_norm(f"{name}.{role}", size).weight for role in ("attn_q_norm", "attn_k_norm"))
             norms = HeadNorms(query, key, description.norm_eps)
         return LayerWeights(
             self._plain_norm(f"{name}.attn_norm", hidden), product("queries", "keys", "values"), norms, product("out"),
@@ -186,13 +188,13 @@ class _Loader:
 
     def _rotary(self, config: Any, size: int) -> Rotary:
         """Return rotary frequencies as in transformers, for heads that are rotated as a whole."""
-        given: dict[str, Any] = config.rope_parameters
-        if given["rope_type"] == "default":
-            return Rotary(self._turned(1.0 / given["rope_theta"] ** (torch.arange(0, size, 2).float() / size)), 1.0)
-        frequencies, scaling = ROPE_INIT_FUNCTIONS[given["rope_type"]](config, torch.device("cpu"))
-        return Rotary(self._turned(frequencies), scaling)
+        rope: dict[str, Any] = config.rope_parameters
+        if rope["rope_type"] == "default":
+            return Rotary(self._divide(1.0 / rope["rope_theta"] ** (torch.arange(0, size, 2).float() / size)), 1.0)
+        frequencies, scaling = ROPE_INIT_FUNCTIONS[rope["rope_type"]](config, torch.device("cpu"))
+        return Rotary(self._divide(frequencies), scaling)
 
-    def _empty(self, architecture: Architecture, config: Any) -> Any:
+    def _empty_model(self, architecture: Architecture, config: Any) -> Any:
         """Return the model of transformers on the meta device."""
         try:
             with torch.device("meta"):
@@ -212,7 +214,7 @@ class _Loader:
             parent, leaf = model.get_submodule(path.rpartition(".")[0]), path.rpartition(".")[2]
             if path == "lm_head":
                 if config.tie_word_embeddings:
-                    model.lm_head = self._tied(embedding)
+                    model.lm_head = self._tied_head(embedding)
                 else:
                     model.lm_head = self._linear(_HEAD, module)
             elif type(module) is nn.Linear:
@@ -224,19 +226,19 @@ class _Loader:
     def _name(self, names: Any, path: str) -> str:
         found: str | None = names.get_name(path)
         if found is None:
-            raise self._fault(f"{path} has no name in GGUF; another version of the package gguf may have one")
+            raise self._error(f"{path} has no name in GGUF; another version of the package gguf may have one")
         return found
 
     def _embedding(self, empty: Any, words: GGUFTensor) -> nn.Module:
         scale = float(getattr(empty, "scalar_embed_scale", 1.0))
         if self._dtype is None:
             return QuantizedEmbedding(_matrix(words), scale)
-        empty.weight = self._unpacked(_matrix(words))
+        empty.weight = self._unpack(_matrix(words))
         if "embed_scale" in dict(empty.named_buffers(recurse=False)):
             empty.embed_scale = torch.tensor(scale)
         return empty
 
-    def _tied(self, embedding: Any) -> nn.Module:
+    def _tied_head(self, embedding: Any) -> nn.Module:
         """Return a head with the embedding's weights."""
         if isinstance(embedding, QuantizedEmbedding):
             return QuantizedLinear(embedding.matrix)
@@ -251,11 +253,11 @@ class _Loader:
         matrix, bias = self._product(name, rows, width, needs, heads)
         if self._dtype is None:
             return QuantizedLinear(matrix, bias)
-        made = nn.Linear(width, rows, bias=False, device="meta")
-        made.weight = self._unpacked(matrix)
+        linear = nn.Linear(width, rows, bias=False, device="meta")
+        linear.weight = self._unpack(matrix)
         if bias is not None:
-            made.bias = nn.Parameter(bias, requires_grad=False)
-        return made
+            linear.bias = nn.Parameter(bias, requires_grad=False)
+        return linear
 
     def _product(
         self, name: str, rows: int, width: int, has_bias: bool = False, heads: int | None = None
@@ -266,12 +268,12 @@ class _Loader:
         """
         found = self._take(f"{name}.weight", (rows, width))
         bias = self._reals(f"{name}.bias", (rows,)) if has_bias else None
-        order = None if heads is None else _halves(rows, heads)
+        order = None if heads is None else _pair_permutation(rows, heads)
         if bias is not None and order is not None:
             bias = bias[order]
         return _matrix(found, order), None if bias is None else torch.as_tensor(bias)
 
-    def _unpacked(self, matrix: QuantizedMatrix) -> nn.Parameter:
+    def _unpack(self, matrix: QuantizedMatrix) -> nn.Parameter:
         """Return the values of a matrix in the requested dtype."""
         data = matrix.data if matrix.order is None else matrix.data[matrix.order]
         gguf: Any = import_module("gguf")
@@ -279,44 +281,44 @@ class _Loader:
         return nn.Parameter(torch.tensor(numbers, dtype=self._dtype), requires_grad=False)
 
     def _norm(self, name: str, module: nn.Module, added: float) -> None:
-        for own, empty in list(module.named_parameters(recurse=False)):
-            numbers = torch.as_tensor(self._reals(f"{name}.{own}", empty.shape)) - added
-            setattr(module, own, nn.Parameter(numbers, requires_grad=False))
+        for parameter, empty in list(module.named_parameters(recurse=False)):
+            numbers = torch.as_tensor(self._reals(f"{name}.{parameter}", empty.shape)) - added
+            setattr(module, parameter, nn.Parameter(numbers, requires_grad=False))
 
-    def _turn(self, model: Any, options: dict[str, Any]) -> None:
+    def _set_rotary(self, model: Any, options: dict[str, Any]) -> None:
         """Create the model's rotary embeddings, with frequencies divided by the file's factors."""
         empty = model.model.rotary_emb
         if options["rope_parameters"].get("rope_type") == "longrope":
             for name in (LONG, SHORT):
                 self._take(name, empty.inv_freq.shape)
         model.model.rotary_emb = rotary = type(empty)(model.config)
-        if _TURNS in self._file.tensors and hasattr(rotary, "inv_freq"):
-            rotary.inv_freq = self._turned(rotary.inv_freq)
+        if _ROTARY_FACTORS in self._file.tensors and hasattr(rotary, "inv_freq"):
+            rotary.inv_freq = self._divide(rotary.inv_freq)
             rotary.original_inv_freq = rotary.inv_freq.clone()
 
-    def _turned(self, frequencies: Tensor) -> Tensor:
+    def _divide(self, frequencies: Tensor) -> Tensor:
         """Return frequencies divided by the file's factors, if it has some."""
-        if _TURNS not in self._file.tensors:
+        if _ROTARY_FACTORS not in self._file.tensors:
             return frequencies
-        factors = torch.as_tensor(self._reals(_TURNS, frequencies.shape))
+        factors = torch.as_tensor(self._reals(_ROTARY_FACTORS, frequencies.shape))
         if not bool((factors > 0).all()):
-            raise self._fault(f"tensor {_TURNS!r} has numbers that are not above 0")
+            raise self._error(f"tensor {_ROTARY_FACTORS!r} has numbers that are not above 0")
         return frequencies / factors
 
     def _tensor(self, name: str) -> GGUFTensor:
         found = self._file.tensors.get(name)
         if found is None:
-            raise self._fault(f"the tensor {name!r} is missing; convert the model again, or fetch the file again")
+            raise self._error(f"the tensor {name!r} is missing; convert the model again, or fetch the file again")
         return found
 
     def _take(self, name: str, shape: Sequence[int]) -> GGUFTensor:
         """Return a tensor after checks of its shape and values."""
         found = self._tensor(name)
         if found.shape != tuple(shape):
-            raise self._fault(f"the tensor {name!r} has the shape {found.shape}; {tuple(shape)} is expected")
+            raise self._error(f"the tensor {name!r} has the shape {found.shape}; {tuple(shape)} is expected")
         if not _is_finite(found):
-            raise self._fault(f"the tensor {name!r} has numbers that are infinite or NaN; fetch the file again")
-        self._taken.add(name)
+            raise self._error(f"the tensor {name!r} has numbers that are infinite or NaN; fetch the file again")
+        self._used.add(name)
         return found
 
     def _reals(self, name: str, shape: Sequence[int]) -> NDArray[np.float32]:
@@ -324,20 +326,20 @@ class _Loader:
         self._take(name, shape)
         return self._file.reals(name)
 
-    def _check_all_taken(self) -> None:
-        left = [name for name in self._file.tensors if name not in self._taken]
+    def _check_all_used(self) -> None:
+        left = [name for name in self._file.tensors if name not in self._used]
         if left:
             more = f" and {len(left) - 3:,} more" if len(left) > 3 else ""
-            raise self._fault(
+            raise self._error(
                 f"the architecture has no use for the tensors {', '.join(map(repr, left[:3]))}{more}; the model "
                 "computes something else than this architecture does"
             )
 
-    def _fault(self, what: str) -> ModelError:
+    def _error(self, what: str) -> ModelError:
         return ModelError(f"{self._file.path}: {what}")
 
 
-def _whole(path: Path) -> Any:
+def _load_model(path: Path) -> Any:
     """Return a file's model as a model of transformers."""
     return load_gguf(path)[0]
 
@@ -346,7 +348,7 @@ def _matrix(tensor: GGUFTensor, order: NDArray[np.int64] | None = None) -> Quant
     return QuantizedMatrix(tensor.kind, tensor.shape[-1], tensor.data, order)
 
 
-def _halves(rows: int, heads: int) -> NDArray[np.int64]:
+def _pair_permutation(rows: int, heads: int) -> NDArray[np.int64]:
     """Return the permutation of rows from interleaved pairs to transformers' two halves of each head."""
     return np.arange(rows).reshape(heads, rows // heads // 2, 2).swapaxes(1, 2).reshape(-1)
 

@@ -53,7 +53,7 @@ class GGUFNetwork(nn.Module):
         return torch.float32
 
     @cached_property
-    def whole(self) -> Any:
+    def transformers_model(self) -> Any:
         """The model of transformers with the same weights, loaded on first use."""
         return self._make()
 
@@ -61,6 +61,6 @@ class GGUFNetwork(nn.Module):
         """Return the head."""
         return self.lm_head
 
-    def forward(self, input_ids: Any, **given: Any) -> Any:
+    def forward(self, input_ids: Any, **arguments: Any) -> Any:
         """Run the model of transformers."""
-        return self.whole(input_ids, **given)
+        return self.transformers_model(input_ids, **arguments)

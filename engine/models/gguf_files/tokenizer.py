@@ -25,7 +25,7 @@ from .file import GGUFFile
 _SPACE = "\u2581"
 _WORDS = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"
 _SHORTENED = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
-_REST = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+_SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
 _CASED = (
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+",
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*",
@@ -35,7 +35,7 @@ _CASED = (
 def _digits(most: int) -> str:
     """Return a pattern that splits texts into words, runs of up to `most` digits, and other characters."""
     count = rf"\p{{N}}{{1,{most}}}" if most > 1 else r"\p{N}"
-    return rf"{_SHORTENED}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{count}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_REST}"
+    return rf"{_SHORTENED}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{count}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_SPACES}"
 
 
 @dataclass(frozen=True)
@@ -43,18 +43,18 @@ class _PreTokenizer:
     """A pre-tokenizer of BPE.
 
     patterns: regular expressions; each splits the pieces of the previous one
-    whole: True if a piece that is a token stays whole, without merges
+    ignores_merges: True if a piece that is a token stays whole, without merges
     begins: True if BOS is added by default
     """
 
     patterns: tuple[str, ...]
-    whole: bool = False
+    ignores_merges: bool = False
     begins: bool = False
 
 
 _GPT2 = _PreTokenizer((_WORDS,))
 _BY_DIGIT = _PreTokenizer((r"\p{N}", _WORDS))
-_LLAMA3 = _PreTokenizer((_digits(3),), whole=True, begins=True)
+_LLAMA3 = _PreTokenizer((_digits(3),), ignores_merges=True, begins=True)
 _CUTS: Mapping[str, _PreTokenizer] = {
     **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "jais", "gigachat", "roberta-bpe"), _GPT2),
     **dict.fromkeys(("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"), _BY_DIGIT),
@@ -62,14 +62,14 @@ _CUTS: Mapping[str, _PreTokenizer] = {
     **dict.fromkeys(("dbrx", "smaug-bpe"), _PreTokenizer((_digits(3),))),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez"), _PreTokenizer((_digits(1),))),
     "tekken": _PreTokenizer(
-        (rf"{'|'.join(_CASED)}|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_REST}",), whole=True, begins=True
+        (rf"{'|'.join(_CASED)}|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_SPACES}",), ignores_merges=True, begins=True
     ),
     **dict.fromkeys(
         ("gpt-4o", "llama4"),
         _PreTokenizer(
             (
                 "|".join(f"{each}{_SHORTENED}?" for each in _CASED)
-                + rf"|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_REST}",
+                + rf"|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_SPACES}",
             )
         ),
     ),
@@ -121,7 +121,7 @@ class _TokenizerBuilder:
             seen: dict[str, int] = {}
             for token, text in enumerate(self._tokens):
                 if (first := seen.setdefault(text, token)) != token:
-                    raise self._fault(f"tokens {first:,} and {token:,} are the same, {text!r:.60}")
+                    raise self._error(f"tokens {first:,} and {token:,} are the same, {text!r:.60}")
 
     def tokenizer(self) -> GGUFTokenizer:
         kind = self._value("model")
@@ -130,7 +130,7 @@ class _TokenizerBuilder:
         elif kind == "llama":
             backend, begins = self._of_sentences(), True
         else:
-            raise self._fault(f"tokenizer.ggml.model is {kind!r:.60}; read are 'gpt2' (bytes, merged) and 'llama'")
+            raise self._error(f"tokenizer.ggml.model is {kind!r:.60}; read are 'gpt2' (bytes, merged) and 'llama'")
         typed = list(zip(self._tokens, self._kinds, strict=True))
         special = [text for text, kind in typed if kind in (TokenType.UNKNOWN, TokenType.CONTROL)]
         literal = [text for text, kind in typed if kind == TokenType.LITERAL]
@@ -158,12 +158,12 @@ class _TokenizerBuilder:
         name = self._value("pre") or "default"
         cut = _CUTS.get(name)
         if cut is None:
-            raise self._fault(f"tokenizer.ggml.pre is {name!r:.60}; read are {', '.join(_CUTS)}")
+            raise self._error(f"tokenizer.ggml.pre is {name!r:.60}; read are {', '.join(_CUTS)}")
         texts = self._file.texts("tokenizer.ggml.merges")
         cuts = [text.find(" ", 1) for text in texts]
         merges = [(text[:at], text[at + 1 :]) for text, at in zip(texts, cuts, strict=True)]
         try:
-            model = models.BPE(vocab=self._ids, merges=merges, ignore_merges=cut.whole)
+            model = models.BPE(vocab=self._ids, merges=merges, ignore_merges=cut.ignores_merges)
         except Exception as error:  # the library has no class of its own for invalid merges
             raise self._no_merge(texts, merges) from error
         if min(cuts) < 1:
@@ -182,13 +182,13 @@ class _TokenizerBuilder:
             number for number, (left, right) in enumerate(merges)
             if texts[number] != f"{left} {right}" or not {left, right, left + right} <= self._ids.keys()
         )  # fmt: skip
-        return self._fault(f"merge {number:,}, {texts[number]!r:.60}, is not of two tokens that make a third")
+        return self._error(f"merge {number:,}, {texts[number]!r:.60}, is not of two tokens that make a third")
 
     def _of_sentences(self) -> Tokenizer:
         """Return a BPE tokenizer as SentencePiece's: characters, merges by scores, byte fallback."""
         scores = self._file.numbers("tokenizer.ggml.scores", len(self._tokens))
         if scores is None or not np.isfinite(scores).all():
-            raise self._fault("tokenizer.ggml.scores are missing, infinite or NaN; convert the model again")
+            raise self._error("tokenizer.ggml.scores are missing, infinite or NaN; convert the model again")
         unknown = self._id("unknown", 0)
         backend = Tokenizer(
             models.BPE(
@@ -219,11 +219,11 @@ class _TokenizerBuilder:
         """Set a post-processor that adds BOS and EOS as the file specifies. begins: default for BOS"""
         pieces, special = ["$A:0"], list[tuple[str, int]]()
         for name, token, default in (("bos", bos, begins), ("eos", eos, False)):
-            asked = self._file.metadata.get(f"tokenizer.ggml.add_{name}_token", default and token is not None)
-            if not asked:
+            is_added = self._file.metadata.get(f"tokenizer.ggml.add_{name}_token", default and token is not None)
+            if not is_added:
                 continue
             if token is None:
-                raise self._fault(f"tokenizer.ggml.add_{name}_token asks for a token, and {name}_token_id names none")
+                raise self._error(f"tokenizer.ggml.add_{name}_token asks for a token, and {name}_token_id names none")
             text = self._tokens[token]
             special.append((text, token))
             pieces = [f"{text}:0", *pieces] if name == "bos" else [*pieces, f"{text}:0"]
@@ -244,7 +244,7 @@ class _TokenizerBuilder:
         if strange.size:
             token = int(strange[0])
             known = f"0 to {max(TokenType)} are known"
-            raise self._fault(f"tokenizer.ggml.token_type of token {token:,} is {found[token]}; {known}")
+            raise self._error(f"tokenizer.ggml.token_type of token {token:,} is {found[token]}; {known}")
         return found.astype(int).tolist()
 
     def _id(self, name: str, default: int | None = None) -> int | None:
@@ -253,8 +253,8 @@ class _TokenizerBuilder:
         if found is None:
             return default if default is not None and default < len(self._tokens) else None
         if type(found) is not int or not 0 <= found < len(self._tokens):
-            raise self._fault(f"tokenizer.ggml.{name}_token_id is {found!r:.40}, none of {len(self._tokens):,} tokens")
+            raise self._error(f"tokenizer.ggml.{name}_token_id is {found!r:.40}, none of {len(self._tokens):,} tokens")
         return found
 
-    def _fault(self, what: str) -> ModelError:
+    def _error(self, what: str) -> ModelError:
         return ModelError(f"{self._file.path}: {what}")

@@ -50,7 +50,7 @@ class MediaEncoder:
         self.processing = MediaProcessor(
             processor, model.config, family.reads, arranges=self.joins_prompts, longest=family.longest
         )
-        self._store = FeatureStore(self._content, self._computed, family.together)
+        self._store = FeatureStore(self._process, self._compute, family.together)
 
     @property
     def marks(self) -> dict[str, str]:
@@ -120,10 +120,10 @@ class MediaEncoder:
 
     def joined(self, ids: tuple[int, ...], held: Sequence[MediaContent]) -> ReadMedia:
         """Return a prompt with bidirectional attention as rows of one content, which no other prompt can reuse."""
-        whole = MediaContent(key_of(*map(str, ids)), len(ids))
-        whole.tokens, whole.of = ids, tuple(held)
-        whole = self._store.enter(whole)
-        return ReadMedia(tuple(row_id(whole.key, number) for number in range(whole.rows)), (whole,))
+        content = MediaContent(key_of(*map(str, ids)), len(ids))
+        content.tokens, content.of = ids, tuple(held)
+        content = self._store.enter(content)
+        return ReadMedia(tuple(row_id(content.key, number) for number in range(content.rows)), (content,))
 
     def held(self, ids: Sequence[int], media: Sequence[Media]) -> tuple[MediaContent, ...]:
         """Return the contents to keep while ids of a prompt with these images and audio are in use.
@@ -215,7 +215,7 @@ class MediaEncoder:
         is_beside = self._family.alone and len(media) > 1
         return [self._store.of(source, is_beside=is_beside) for source in media]
 
-    def _content(self, source: Media, is_beside: bool) -> MediaContent:
+    def _process(self, source: Media, is_beside: bool) -> MediaContent:
         """Process an image or audio. Raises MediaError if it is too small for the model."""
         text, rows, inputs = self.processing.of(source, is_beside=is_beside)
         if rows < self._family.least:
@@ -227,16 +227,16 @@ class MediaEncoder:
                 f"is {small}: it is {rows} of the model's tokens, and {self._family.least} are the fewest that the "
                 f"model reads; {larger}",
             )
-        made = MediaContent(media_key(source, is_beside=is_beside), rows, source)
-        made.text, made.inputs, made.is_beside = text, inputs, is_beside
+        content = MediaContent(media_key(source, is_beside=is_beside), rows, source)
+        content.text, content.inputs, content.is_beside = text, inputs, is_beside
         if self._family.axes:
             ids = torch.full((1, rows), self.processing.places["image"])
             grid = inputs["image_grid_thw"]
             axes, _ = self._part.get_rope_index(ids, mm_token_type_ids=torch.ones_like(ids), image_grid_thw=grid)
-            made.axes, made.extent = axes[:, 0], int(axes.max()) + 1
-        return made
+            content.axes, content.extent = axes[:, 0], int(axes.max()) + 1
+        return content
 
-    def _computed(self, contents: Sequence[MediaContent], several: Sequence[MediaInputs]) -> list[tuple[Tensor, ...]]:
+    def _compute(self, contents: Sequence[MediaContent], several: Sequence[MediaInputs]) -> list[tuple[Tensor, ...]]:
         """Return the features of contents: of one prompt, or of images or audio with inputs of equal shapes."""
         source = contents[0].source
         if source is None:

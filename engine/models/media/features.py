@@ -79,16 +79,16 @@ class FeatureStore:
     ) -> None:
         self._process = process
         self._compute = compute
-        self._most = _TOGETHER if together else 1
-        self._known: WeakValueDictionary[int, MediaContent] = WeakValueDictionary()
-        self._kept: OrderedDict[int, MediaContent] = OrderedDict()
+        self._limit = _TOGETHER if together else 1
+        self._contents: WeakValueDictionary[int, MediaContent] = WeakValueDictionary()
+        self._recent: OrderedDict[int, MediaContent] = OrderedDict()
         self._sizes: dict[int, int] = {}
         self._bytes = 0
         self._lock = new_lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy without contents."""
-        return type(self), (self._process, self._compute, self._most > 1)
+        return type(self), (self._process, self._compute, self._limit > 1)
 
     @property
     def bytes(self) -> int:
@@ -97,26 +97,26 @@ class FeatureStore:
 
     def of(self, source: Media, *, is_beside: bool = False) -> MediaContent:
         """Return the content of an image or audio. Raises MediaError if the model does not read it."""
-        found = self._found(media_key(source, is_beside=is_beside))
+        found = self._find(media_key(source, is_beside=is_beside))
         return self.enter(self._process(source, is_beside)) if found is None else found
 
-    def enter(self, made: MediaContent) -> MediaContent:
+    def enter(self, content: MediaContent) -> MediaContent:
         """Return the known content with this key, or enter the given one."""
         with self._lock:
-            found = self._known.setdefault(made.key, made)
-            self._keep(found)
+            found = self._contents.setdefault(content.key, content)
+            self._mark_used(found)
         return found
 
     def content(self, key: int) -> MediaContent:
         """Return the content of a key. The caller or a sequence must hold a reference to it."""
-        return self._known[key]
+        return self._contents[key]
 
     def contents(self, runs: Iterable[RowRun]) -> list[MediaContent]:
         """Return the contents of rows. Raises OptionError for unknown or dropped contents, and rows beyond the last."""
         ends: dict[int, int] = {}
         for run in runs:
             ends[run.key] = max(ends.get(run.key, 0), run.row + run.length)
-        found = [content for content in map(self._known.get, ends) if content and ends[content.key] <= content.rows]
+        found = [content for content in map(self._contents.get, ends) if content and ends[content.key] <= content.rows]
         if len(found) < len(ends):
             raise OptionError(
                 "a prompt has an id below 0 that is of no image or audio, or of one that was given up meanwhile; "
@@ -124,51 +124,51 @@ class FeatureStore:
             )
         return found
 
-    def _found(self, key: int) -> MediaContent | None:
+    def _find(self, key: int) -> MediaContent | None:
         with self._lock:
-            found = self._known.get(key)
+            found = self._contents.get(key)
             if found is not None:
-                self._keep(found)
+                self._mark_used(found)
             return found
 
     def features_of(self, keys: Iterable[int]) -> dict[int, tuple[Tensor, ...]]:
         """Return the features of contents by key. Compute missing ones."""
         found: dict[int, tuple[Tensor, ...]] = {}
-        for content in [self._known[key] for key in dict.fromkeys(keys)]:
+        for content in [self._contents[key] for key in dict.fromkeys(keys)]:
             features = content.features  # read once, since another thread may evict them
-            found[content.key] = self._filled(content) if features is None else features
+            found[content.key] = self._compute_features(content) if features is None else features
             with self._lock:
-                self._keep(content)
+                self._mark_used(content)
         return found
 
     def forget(self) -> None:
         """Drop all features. For a lack of memory, and after a change of weights."""
         with self._lock:
-            contents = list(self._known.values())
-            self._kept.clear()
+            contents = list(self._contents.values())
+            self._recent.clear()
             self._sizes.clear()
             self._bytes = 0
         for content in contents:
             content.features = None
 
-    def _filled(self, first: MediaContent) -> tuple[Tensor, ...]:
+    def _compute_features(self, first: MediaContent) -> tuple[Tensor, ...]:
         """Compute the features of a content, in a batch with other contents without features and with equal shapes."""
-        alike, inputs = [first], [self._inputs(first)]
-        if first.source is not None and self._most > 1:
+        batch, inputs = [first], [self._inputs(first)]
+        if first.source is not None and self._limit > 1:
             with self._lock:
-                waiting = [(each, each.inputs) for each in self._known.values() if each.features is None]
-            for other, given in waiting:
-                if other is not first and given and _shapes(given) == _shapes(inputs[0]) and len(alike) < self._most:
-                    alike.append(other)
-                    inputs.append(given)
+                waiting = [(each, each.inputs) for each in self._contents.values() if each.features is None]
+            for other, data in waiting:
+                if other is not first and data and _shapes(data) == _shapes(inputs[0]) and len(batch) < self._limit:
+                    batch.append(other)
+                    inputs.append(data)
         try:
-            found = self._compute(alike, inputs)
+            found = self._compute(batch, inputs)
         except Exception as error:
-            if len(alike) == 1 or isinstance(error, MEMORY_ERRORS):
+            if len(batch) == 1 or isinstance(error, MEMORY_ERRORS):
                 raise
-            alike = [first]  # another content of the batch may have failed
-            found = self._compute(alike, inputs[:1])
-        for content, features in zip(alike, found, strict=True):
+            batch = [first]  # another content of the batch may have failed
+            found = self._compute(batch, inputs[:1])
+        for content, features in zip(batch, found, strict=True):
             assert all(len(part) == content.rows for part in features), "a row for each place"
             content.features, content.inputs = features, None
         return found[0]
@@ -180,14 +180,14 @@ class FeatureStore:
             found = self._process(content.source, content.is_beside).inputs
         return found or {}
 
-    def _keep(self, used: MediaContent) -> None:
+    def _mark_used(self, used: MediaContent) -> None:
         """Mark a content as used, with the lock held. Evict the least recently used ones beyond MAX_BYTES."""
         size = used.bytes
         self._bytes += size - self._sizes.get(used.key, 0)
-        self._sizes[used.key], self._kept[used.key] = size, used
-        self._kept.move_to_end(used.key)
-        while self._bytes > MAX_BYTES and len(self._kept) > 1:
-            key, content = self._kept.popitem(last=False)
+        self._sizes[used.key], self._recent[used.key] = size, used
+        self._recent.move_to_end(used.key)
+        while self._bytes > MAX_BYTES and len(self._recent) > 1:
+            key, content = self._recent.popitem(last=False)
             self._bytes -= self._sizes.pop(key)
             content.features = content.inputs = None
 

@@ -93,8 +93,8 @@ class MediaProcessor:
         self.places: dict[str, int] = {}
         for kind in kinds:
             mark = getattr(processor, f"{kind}_token", None)
-            known = (getattr(config, name, None) for name in _TOKENS[kind])
-            place = next((each for each in known if each is not None), None)
+            tokens = (getattr(config, name, None) for name in _TOKENS[kind])
+            place = next((each for each in tokens if each is not None), None)
             if place is None or mark is None:
                 raise OptionError(
                     f"{type(processor).__name__} has no token for {_NOUNS[kind]}; give the model's own processor"
@@ -107,14 +107,14 @@ class MediaProcessor:
         if template is not None:
             self.tokenizer.chat_template = template
             parts = [{"type": "text", "text": _PROBE}, *({"type": kind} for kind in kinds)]
-            if not self._writes(parts, _PROBE, *self.marks.values()):
+            if not self._renders(parts, _PROBE, *self.marks.values()):
                 self.tokenizer.chat_template = _AS_TEXTS.replace("MARKS", json.dumps(self.marks)) + template
-            elif not self._writes(_PROBE, _PROBE):
+            elif not self._renders(_PROBE, _PROBE):
                 self.tokenizer.chat_template = _AS_PARTS + template
         self._arranges = arranges
         self._longest = None if longest is None else longest(processor)
 
-    def _writes(self, content: Any, *expected: str) -> bool:
+    def _renders(self, content: Any, *expected: str) -> bool:
         """Test whether the chat template writes the expected texts of a content."""
         try:
             found = self.tokenizer.apply_chat_template([{"role": "user", "content": content}], tokenize=False)
@@ -129,8 +129,8 @@ class MediaProcessor:
 
     def of(self, source: Media, *, is_beside: bool = False) -> ProcessedMedia:
         """Process an image or audio, alone or as one of several. Raises MediaError if the processor refuses it."""
-        given, count = self._given(source), 2 if is_beside else 1
-        several = [[given, given]] if is_beside else [given]
+        source_data, count = self._data_of(source), 2 if is_beside else 1
+        several = [[source_data, source_data]] if is_beside else [source_data]
         kind, options = source.kind, {"return_tensors": "pt"}
         named = {"images": several, "images_kwargs": options} if kind == "image" else {
             "audio": several, "audio_kwargs": {**options, "sampling_rate": self._rate}
@@ -138,10 +138,10 @@ class MediaProcessor:
         try:
             found = self.processor(text=[self.marks[kind] * count], **{**named, f"return_{_REPLACED}": True})
         except Exception as error:  # processors raise various exceptions
-            said = " ".join(str(error).split())
+            cause = " ".join(str(error).split())
             raise unsupported_error(
                 source,
-                f"is refused by {type(self.processor).__name__} ({type(error).__name__}: {said:.200}); {_OTHER[kind]}",
+                f"is refused by {type(self.processor).__name__} ({type(error).__name__}: {cause:.200}); {_OTHER[kind]}",
             ) from error
         inputs = {name: value for name, value in found.items() if name not in _OF_TEXT and isinstance(value, Tensor)}
         if is_beside:
@@ -154,7 +154,7 @@ class MediaProcessor:
         """Sample rate in Hz of audio that the model reads."""
         return self.processor.feature_extractor.sampling_rate
 
-    def _given(self, source: Media) -> Any:
+    def _data_of(self, source: Media) -> Any:
         """Return an image or audio for the processor. Raises MediaError for audio that it would truncate."""
         if not isinstance(source, Audio):
             return source.to_pil()
@@ -172,21 +172,21 @@ class MediaProcessor:
         replacements: dict[str, list[str]] = {}
         for kind, mark in self.marks.items():
             replacements[kind] = [text for text, source in zip(texts, media, strict=True) if source.kind == kind]
-            asked, count = len(replacements[kind]), text.count(mark)
-            if count != asked:
-                noun = _NOUNS[kind] if asked != 1 else kind
+            wanted, count = len(replacements[kind]), text.count(mark)
+            if count != wanted:
+                noun = _NOUNS[kind] if wanted != 1 else kind
                 raise OptionError(
-                    f"{what} has {asked} {noun}, and its text has {count} times {mark!r}, which stands for one; leave "
+                    f"{what} has {wanted} {noun}, and its text has {count} times {mark!r}, which stands for one; leave "
                     "it out of texts, and see that the chat template writes it"
                 )
         if not media:
             return text
-        asked_for = [text]
+        layout = [text]
         if self._arranges:
-            pictures = [self._given(source) for source in media]
-            _, asked_for, *_ = self.processor.prepare_inputs_layout(images=pictures, text=asked_for)
+            pictures = [self._data_of(source) for source in media]
+            _, layout, *_ = self.processor.prepare_inputs_layout(images=pictures, text=layout)
         return self.processor.get_text_with_replacements(
-            asked_for, images_replacements=replacements.get("image", []),
+            layout, images_replacements=replacements.get("image", []),
             audio_replacements=replacements.get("audio", []),
         )[0][0]  # fmt: skip
 
@@ -206,8 +206,8 @@ class MediaProcessor:
     @property
     def _options(self) -> dict[str, Any]:
         """The processor's options for its tokenizer."""
-        given: Any = getattr(self.processor, "text_kwargs", None)
-        wanted = given.get("add_special_tokens") if isinstance(given, dict) else None  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
+        options: Any = getattr(self.processor, "text_kwargs", None)
+        wanted = options.get("add_special_tokens") if isinstance(options, dict) else None  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
         return {} if wanted is None else {"add_special_tokens": wanted}
 
     def __repr__(self) -> str:

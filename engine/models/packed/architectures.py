@@ -153,24 +153,24 @@ def _gpt2() -> DecoderArchitecture:
     return DecoderArchitecture(model, block, "GPT2LMHeadModel", describe)
 
 
-def _everywhere(config: Any) -> frozenset[str]:
+def _attention_biases(config: Any) -> frozenset[str]:
     return _ATTENTION if config.attention_bias else _NONE
 
 
-def _nowhere(config: Any) -> frozenset[str]:
+def _no_biases(config: Any) -> frozenset[str]:
     return _NONE
 
 
-_LLAMA = _llama("Llama", _everywhere, lambda config: config.mlp_bias)
+_LLAMA = _llama("Llama", _attention_biases, lambda config: config.mlp_bias)
 ARCHITECTURES: Mapping[str, DecoderArchitecture] = {
     "llama": _LLAMA,
     "internlm3": _LLAMA,
     "iquestcoder": _LLAMA,
-    "mistral": _llama("Mistral", _nowhere, lambda config: False),
-    "ministral": _llama("Ministral", _nowhere, lambda config: False),
+    "mistral": _llama("Mistral", _no_biases, lambda config: False),
+    "ministral": _llama("Ministral", _no_biases, lambda config: False),
     "qwen2": _llama("Qwen2", lambda config: _ATTENTION - {"out"}, lambda config: False),
-    "qwen3": _llama("Qwen3", _everywhere, lambda config: False, head_norms=True),
-    "cwm": _llama("Cwm", _nowhere, lambda config: config.mlp_bias),
+    "qwen3": _llama("Qwen3", _attention_biases, lambda config: False, head_norms=True),
+    "cwm": _llama("Cwm", _no_biases, lambda config: config.mlp_bias),
     "gpt2": _gpt2(),
 }
 """By `model_type` of a configuration."""

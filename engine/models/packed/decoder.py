@@ -90,8 +90,8 @@ class DescribedDecoder:
 
     def _arrange(self) -> None:
         """Check the body and lay out its weights. Raises NotDescribedError."""
-        own = self._body
-        source: DecoderSource = own if isinstance(own, DecoderSource) else ModuleSource(own, self._config)
+        body = self._body
+        source: DecoderSource = body if isinstance(body, DecoderSource) else ModuleSource(body, self._config)
         kind = QuantizedKernels if source.is_quantized else self._kind
         if not kind.takes(source.description, source.weights.last.weight):
             raise NotDescribedError(f"{kind.__name__} is not for this decoder")

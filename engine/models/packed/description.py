@@ -61,9 +61,9 @@ class DecoderDescription:
     @property
     def products(self) -> dict[str, tuple[int, int]]:
         """Shapes [out, in] of a layer's products by name."""
-        asked, kept = self.heads.queries * self.heads.size, self.heads.keys * self.heads.size
-        shapes = {"queries": (asked, self.hidden), "keys": (kept, self.hidden), "values": (kept, self.hidden)}
-        shapes |= {"out": (self.hidden, asked), "up": (self.inner, self.hidden), "down": (self.hidden, self.inner)}
+        queries, keys = self.heads.queries * self.heads.size, self.heads.keys * self.heads.size
+        shapes = {"queries": (queries, self.hidden), "keys": (keys, self.hidden), "values": (keys, self.hidden)}
+        shapes |= {"out": (self.hidden, queries), "up": (self.inner, self.hidden), "down": (self.hidden, self.inner)}
         return {**shapes, "gates": (self.inner, self.hidden)} if self.gated else shapes
 
 

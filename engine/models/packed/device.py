@@ -38,13 +38,13 @@ class DeviceKernels:
         like = residual.new_empty(0, self._heads.keys, self._heads.size)
         added: Tensor | None = None
         slots = step.places.on(positions.device)
-        for number, (own, layer) in enumerate(zip(self.weights.layers, step.layers, strict=True)):
-            product = multiply_normed(residual, added, own.before.weight, self._eps, *own.attention)
+        for number, (weights, layer) in enumerate(zip(self.weights.layers, step.layers, strict=True)):
+            product = multiply_normed(residual, added, weights.before.weight, self._eps, *weights.attention)
             layer.allocate(like, like)
             stored = layer.keys, layer.values
-            queries = place(product, angles, own.head_norms, slots, stored, self._heads)
+            queries = place(product, angles, weights.head_norms, slots, stored, self._heads)
             mixed = attend_layer(step, number, queries, self._scale)
-            added = multiply_onto(residual, mixed.reshape(len(residual), -1), *own.out)
-            inner = multiply_gated(residual, added, own.after.weight, self._eps, *own.up)
-            added = multiply_onto(residual, inner, *own.down)
+            added = multiply_onto(residual, mixed.reshape(len(residual), -1), *weights.out)
+            inner = multiply_gated(residual, added, weights.after.weight, self._eps, *weights.up)
+            added = multiply_onto(residual, inner, *weights.down)
         return norm(residual, added, self.weights.last.weight, self._eps)

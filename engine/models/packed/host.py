@@ -63,14 +63,14 @@ class HostKernels:
         self._description = description
         self._weights = weights
         # Kernels only have addresses of these arrays, so they must live until a step ends, even if weights move.
-        self.arrays = [_arrays(own) for own in weights.layers]
+        self.arrays = [_arrays(layer) for layer in weights.layers]
         self._last = weights.last.arrays
         shapes = [(*array.shape, 1)[:2] for array in self.arrays[0]]
         tallest = max(len(array) for array in self.arrays[0] if array.ndim == 2)
         self._sizes = tallest, max(tallest, *(columns for _, columns in shapes))
-        self._numbers = sum(array.size for own in self.arrays for array in own)
+        self._numbers = sum(array.size for layer in self.arrays for array in layer)
         self._stack = LayerStack(
-            np.array([[array.ctypes.data for array in own] for own in self.arrays], np.int64),
+            np.array([[array.ctypes.data for array in layer] for layer in self.arrays], np.int64),
             np.array(shapes, np.int64),
             np.full((len(self.arrays), 3), description.norm_eps),
         )
@@ -86,24 +86,24 @@ class HostKernels:
         """Compute `Backend.read`."""
         slots = step.places.on(positions.device)
         if isinstance(step, PackedStep) and self._is_small(step, len(ids)):
-            return self._read_at_once(ids, positions, slots, step)
+            return self._read_small(ids, positions, slots, step)
         residual = self._weights.embedded(ids, positions)
         cos, sin = (each.numpy() for each in self._weights.angles(positions))
         heads, eps, tokens = self._description.heads, self._description.norm_eps, len(residual)
         queries = residual.new_empty(tokens, heads.queries, heads.size)
         like = residual.new_empty(0, heads.keys, heads.size)
         written, inner, places = queries.numpy(), residual.numpy(), slots.numpy()
-        room = self._room()
-        for number, (own, layer) in enumerate(zip(self.arrays, step.layers, strict=True)):
+        room = self._make_buffers()
+        for number, (arrays, layer) in enumerate(zip(self.arrays, step.layers, strict=True)):
             layer.allocate(like, like)
             assert layer.arrays is not None
-            begin_layer(written, *layer.arrays, inner, places, cos, sin, *own[:2], eps, *own[2:6], eps, *room)
+            begin_layer(written, *layer.arrays, inner, places, cos, sin, *arrays[:2], eps, *arrays[2:6], eps, *room)
             mixed = attend_layer(step, number, queries, self._description.scale).numpy().reshape(tokens, -1)
-            end_layer(inner, mixed, *own[6:10], eps, *own[10:], *room)
+            end_layer(inner, mixed, *arrays[6:10], eps, *arrays[10:], *room)
         normalise_rows(inner, inner, *self._last, eps)
         return residual
 
-    def _read_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, step: PackedStep) -> Tensor:
+    def _read_small(self, ids: Tensor, positions: Tensor, slots: Tensor, step: PackedStep) -> Tensor:
         """Compute the states of a small step by the kernel of all layers, including attention."""
         residual = self._weights.embedded(ids, positions)
         inner, description = residual.numpy(), self._description
@@ -114,10 +114,10 @@ class HostKernels:
         )
         settings = ScoreOptions(description.scale).settings(inner.dtype)
         cos, sin = (each.numpy() for each in self._weights.angles(positions))
-        inputs, near = attention_inputs(step, heads, residual, step.rows, step.long_rows)
+        inputs, stored_room = attention_inputs(step, heads, residual, step.rows, step.long_rows)
         read_layers(
             inner, queries, mixed, slots.numpy(), cos, sin, self._stack, inputs, *self._last, description.norm_eps,
-            settings, scores, near[0], *self._room(),
+            settings, scores, stored_room[0], *self._make_buffers(),
         )  # fmt: skip
         return residual
 
@@ -126,7 +126,7 @@ class HostKernels:
             return False
         return is_undivided(step, self._description.heads)
 
-    def _room(self) -> tuple[Reals, Reals, Reals, Reals]:
+    def _make_buffers(self) -> tuple[Reals, Reals, Reals, Reals]:
         """Create a step's buffers, the last arguments of kernels. They are not shared: threads may share a model."""
         (tallest, widest), kind = self._sizes, self._last[0].dtype
         width, lanes = len(self._last[0]), lanes_of(kind)
@@ -147,8 +147,8 @@ def attention_inputs(
     return inputs, room_near(arrays, threads)
 
 
-def _arrays(own: LayerWeights[LinearWeights]) -> _Layer:
-    none = own.before.weight.new_empty(0)
-    heads = (None, None) if own.head_norms is None else own.head_norms[:2]
-    given = (*own.before, *own.attention, *heads, *own.out, *own.after, *own.up, *own.down)
-    return _Layer(*((none if tensor is None else tensor).numpy() for tensor in given))
+def _arrays(layer: LayerWeights[LinearWeights]) -> _Layer:
+    none = layer.before.weight.new_empty(0)
+    heads = (None, None) if layer.head_norms is None else layer.head_norms[:2]
+    tensors = (*layer.before, *layer.attention, *heads, *layer.out, *layer.after, *layer.up, *layer.down)
+    return _Layer(*((none if tensor is None else tensor).numpy() for tensor in tensors))

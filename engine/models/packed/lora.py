@@ -49,11 +49,11 @@ class _Tokens(NamedTuple):
     """Adapters of a step's tokens.
 
     rows: rows of A and B of the adapters in use; None for all
-    own: 0/1 mask [tokens, rows]; None if all tokens use the same adapter
+    mask: 0/1 mask [tokens, rows]; None if all tokens use the same adapter
     """
 
     rows: Tensor | None
-    own: Tensor | None
+    mask: Tensor | None
 
 
 class LoraAdapters:
@@ -72,14 +72,14 @@ class LoraAdapters:
         self._rank = max(a.shape[0] for pairs in found for a, _ in pairs.values())
         used = dict.fromkeys(name for pairs in found for name in pairs)
         self._layers = [
-            (linear[name], self._stacked(linear[name], [pairs.get(name) for pairs in found])) for name in used
+            (linear[name], self._stack(linear[name], [pairs.get(name) for pairs in found])) for name in used
         ]
         self._tokens = _Tokens(None, None)
 
     @contextmanager
     def beside(self, chunks: Sequence[Chunk]) -> Generator[None]:
         """Return a context manager, in which the body's modules add the adapters of the chunks' sequences."""
-        self._tokens = self._of(chunks)
+        self._tokens = self._tokens_of(chunks)
         hooks: list[Any] = []
         try:
             hooks += [module.register_forward_hook(self._hook(layer)) for module, layer in self._layers]
@@ -88,7 +88,7 @@ class LoraAdapters:
             for hook in hooks:
                 hook.remove()
 
-    def _stacked(self, module: Any, pairs: Sequence[tuple[Tensor, Tensor] | None]) -> LoraLayer:
+    def _stack(self, module: Any, pairs: Sequence[tuple[Tensor, Tensor] | None]) -> LoraLayer:
         size_in, size_out = _sizes(module)
         weight: Tensor = module.weight
         dtype = weight.dtype if weight.is_floating_point() else torch.float32
@@ -99,29 +99,29 @@ class LoraAdapters:
                 a[number, :rank], b[number, :rank] = pair[0], pair[1].T
         return LoraLayer(a.flatten(0, 1).to(weight.device, dtype), b.flatten(0, 1).to(weight.device, dtype))
 
-    def _of(self, chunks: Sequence[Chunk]) -> _Tokens:
+    def _tokens_of(self, chunks: Sequence[Chunk]) -> _Tokens:
         numbers: list[int] = [chunk.table.source - 1 for chunk in chunks]
         present, like, rank = sorted(set(numbers)), self._layers[0][1].a, self._rank
-        rows = own = None
+        rows = mask = None
         if len(present) < len(self.names):
             rows = torch.tensor([number * rank + row for number in present for row in range(rank)], device=like.device)
         if len(present) > 1:
-            own = torch.zeros(sum(len(chunk.tokens) for chunk in chunks), len(present) * rank, dtype=like.dtype)
+            mask = torch.zeros(sum(len(chunk.tokens) for chunk in chunks), len(present) * rank, dtype=like.dtype)
             at = 0
             for number, chunk in zip(numbers, chunks, strict=True):
                 first, end = present.index(number) * rank, at + len(chunk.tokens)
-                own[at:end, first : first + rank] = 1
+                mask[at:end, first : first + rank] = 1
                 at = end
-            own = own.to(like.device)
-        return _Tokens(rows, own)
+            mask = mask.to(like.device)
+        return _Tokens(rows, mask)
 
     def _hook(self, layer: LoraLayer) -> Callable[[Any, tuple[Tensor, ...], Tensor], Tensor]:
-        def add(module: Any, given: tuple[Tensor, ...], out: Tensor) -> Tensor:
-            rows, own = self._tokens
+        def add(module: Any, inputs: tuple[Tensor, ...], out: Tensor) -> Tensor:
+            rows, mask = self._tokens
             a, b = layer if rows is None else (layer.a[rows], layer.b[rows])
-            states = given[0].flatten(0, -2).to(a.dtype) @ a.T
-            if own is not None:
-                states *= own
+            states = inputs[0].flatten(0, -2).to(a.dtype) @ a.T
+            if mask is not None:
+                states *= mask
             return out + (states @ b).view_as(out).to(out.dtype)
 
         return add
@@ -164,24 +164,24 @@ def _read(name: str, place: str, modules: Mapping[str, Any]) -> dict[str, tuple[
     if not halves:
         raise error("it has no layers")
     pairs: dict[str, tuple[Tensor, Tensor]] = {}
-    for layer, both in halves.items():
+    for layer, pair in halves.items():
         module = modules.get(layer)
         if "experts" in layer.split("."):
             raise error(f"it has {layer!r}, and experts are run without adapters by name; give it as adapter=")
         if not isinstance(module, (nn.Linear, QuantizedLinear, Conv1D)):
             raise error(f"the model has no linear layer {layer!r} in its body; was it trained for this model?")
-        if sorted(both) != ["A", "B"] or (both["A"].shape[1:], both["B"].shape[:1]) != _shapes(module):
+        if sorted(pair) != ["A", "B"] or (pair["A"].shape[1:], pair["B"].shape[:1]) != _shapes(module):
             raise error(f"the shapes of {layer!r} do not fit the model's; was it trained for this model?")
-        rank = len(both["A"])
-        if rank != both["B"].shape[1] or not rank:
+        rank = len(pair["A"])
+        if rank != pair["B"].shape[1] or not rank:
             raise error(f"A and B of {layer!r} have different ranks, or the rank 0")
         try:
-            scaled = both["B"] * _scale(config, layer, rank)
+            scaled = pair["B"] * _scale(config, layer, rank)
         except (AttributeError, TypeError, ValueError, OverflowError, re.error) as cause:
             raise error(f"lora_alpha is a number, and alpha_pattern has numbers by patterns ({cause})") from cause
-        if not (both["A"].isfinite().all() and scaled.isfinite().all()):
+        if not (pair["A"].isfinite().all() and scaled.isfinite().all()):
             raise error(f"{layer!r} has weights that are no numbers, or becomes so by its lora_alpha")
-        pairs[layer] = both["A"], scaled
+        pairs[layer] = pair["A"], scaled
     return pairs
 
 
@@ -193,8 +193,8 @@ def _shapes(module: Any) -> tuple[tuple[int], tuple[int]]:
 def _scale(config: Mapping[str, Any], layer: str, rank: int) -> float:
     """Return the scale of a layer's product, as PEFT defines it."""
     patterns: Mapping[str, float] = config.get("alpha_pattern") or {}
-    own = [alpha for pattern, alpha in patterns.items() if re.fullmatch(rf"(.*\.)?({pattern})", layer)]
-    alpha = float(own[0] if own else config.get("lora_alpha", 8))
+    matching = [alpha for pattern, alpha in patterns.items() if re.fullmatch(rf"(.*\.)?({pattern})", layer)]
+    alpha = float(matching[0] if matching else config.get("lora_alpha", 8))
     return alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
 
 

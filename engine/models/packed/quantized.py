@@ -19,7 +19,7 @@ from ..threads import run_together, thread_count
 from .description import DecoderDescription, DecoderWeights, LayerWeights, QuantizedProducts
 from .host import attention_inputs
 
-_AT_ONCE = 64
+_MAX_TOKENS = 64
 """Most tokens in one product. Their states stay in the CPU cache while weights are read."""
 _PIECE = 8
 """Most tokens of a sequence in one task of attention."""
@@ -42,7 +42,7 @@ class QuantizedKernels:
         self._description = description
         self._weights = weights
         self._last = weights.last.arrays
-        layers = [_in_order(own) for own in weights.layers]
+        layers = [_matrices_of(layer) for layer in weights.layers]
         first = [matrix for matrix, _ in layers[0]]
         rows = [0 if matrix is None else len(matrix.data) for matrix in first]
         self._most_rows = max(sum(rows[: VALUES + 1]), rows[GATES] + rows[UP])
@@ -50,10 +50,10 @@ class QuantizedKernels:
         self._numbers = sum(matrix.width * len(matrix.data) for matrix in first if matrix is not None)
         # Kernels only have addresses of weights, so `weights` must live until a step ends.
         self._stack = QuantizedStack(
-            np.array([_place_of(matrix) for own in layers for matrix, _ in own], np.int64),
+            np.array([_matrix_address(matrix) for layer in layers for matrix, _ in layer], np.int64),
             np.array(rows, np.int64),
-            np.array([[_address(bias) for _, bias in own] for own in layers], np.int64),
-            np.array([_norms_of(own) for own in weights.layers], np.int64),
+            np.array([[_address(bias) for _, bias in layer] for layer in layers], np.int64),
+            np.array([_norms_of(layer) for layer in weights.layers], np.int64),
             np.full((len(layers), 3), description.norm_eps),
         )
 
@@ -77,22 +77,22 @@ class QuantizedKernels:
         settings = ScoreOptions(description.scale).settings(states.dtype)
         slots = step.places.on(positions.device).numpy()
         rows = step.rows_of(_PIECE)  # never `long_rows`, whose kernel sums in another order
-        inputs, near = attention_inputs(step, heads, residual, rows, rows, threads)
-        room = self._room(len(states))
+        inputs, stored_room = attention_inputs(step, heads, residual, rows, rows, threads)
+        room = self._make_buffers(len(states))
         some = max(1, _MUCH * threads // work)
         for begin in range(0, description.layers, some):
             room.arrivals[0] = 0
             end = min(begin + some, description.layers)
             share = partial(
                 read_quantized_layers, states, queries, mixed, slots, cos, sin, self._stack, inputs, *self._last,
-                description.norm_eps, settings, scratch, near, room, begin, end, threads,
+                description.norm_eps, settings, scratch, stored_room, room, begin, end, threads,
             )  # fmt: skip
             run_together(share, threads, partial(room.arrivals.__setitem__, 0, GIVEN_UP))
         return residual
 
-    def _room(self, tokens: int) -> QuantizedBuffers:
+    def _make_buffers(self, tokens: int) -> QuantizedBuffers:
         """Create the buffers of a step. They are not shared, since threads may share a model."""
-        tokens = min(tokens, _AT_ONCE)
+        tokens = min(tokens, _MAX_TOKENS)
         hidden, columns = self._description.hidden, tokens * self._most_columns
         return QuantizedBuffers(
             np.empty((tokens, hidden), np.float32), np.empty((tokens, self._most_rows), np.float32),
@@ -101,23 +101,23 @@ class QuantizedKernels:
         )  # fmt: skip
 
 
-def _in_order(own: LayerWeights[QuantizedProducts]) -> list[tuple[QuantizedMatrix | None, Tensor | None]]:
+def _matrices_of(layer: LayerWeights[QuantizedProducts]) -> list[tuple[QuantizedMatrix | None, Tensor | None]]:
     """Return a layer's matrices and biases in kernel order; None for missing gates."""
     found: list[tuple[QuantizedMatrix | None, Tensor | None]] = []
-    for part in (own.attention, own.out, own.up, own.down):
+    for part in (layer.attention, layer.out, layer.up, layer.down):
         found += zip(part.matrices, part.biases, strict=True)
-    if len(own.up.matrices) == 1:
+    if len(layer.up.matrices) == 1:
         found.insert(GATES, (None, None))
     return found
 
 
-def _norms_of(own: LayerWeights[QuantizedProducts]) -> list[int]:
+def _norms_of(layer: LayerWeights[QuantizedProducts]) -> list[int]:
     """Return addresses of weights and biases of the norms; head norms have no biases."""
-    heads = (None, None) if own.head_norms is None else own.head_norms[:2]
-    return [_address(part) for part in (*own.before, *own.after, heads[0], None, heads[1], None)]
+    heads = (None, None) if layer.head_norms is None else layer.head_norms[:2]
+    return [_address(part) for part in (*layer.before, *layer.after, heads[0], None, heads[1], None)]
 
 
-def _place_of(matrix: QuantizedMatrix | None) -> tuple[int, int, int, int, int]:
+def _matrix_address(matrix: QuantizedMatrix | None) -> tuple[int, int, int, int, int]:
     if matrix is None:
         return 0, 0, 0, 0, 0
     order = 0 if matrix.order is None else matrix.order.ctypes.data

@@ -57,7 +57,7 @@ class PackedRunner:
         body = modules.body
         self._device = entry_device(body)
         self._reaches = [kind.reach or AttentionSpan() for kind in layer_kinds(config)]
-        self._tuned: bool = bool(getattr(config, "attn_temperature_tuning", False))
+        self._is_tuned: bool = bool(getattr(config, "attn_temperature_tuning", False))
         found = {id(each): each for module in body.modules() if (each := getattr(module, "config", None)) is not None}
         self._configs: list[dict[str, Any]] = [vars(each) for each in found.values()]
         self._lock = _locks.setdefault(body, RLock())
@@ -72,8 +72,8 @@ class PackedRunner:
         if self.adapters is not None:
             adapted = [chunk.table.source is not None for chunk in chunks]
             if any(adapted) and not all(adapted):
-                return self._read_apart(chunks, storage, ends, adapted)
-        states, step = self._read_all(chunks, storage)
+                return self._read_separately(chunks, storage, ends, adapted)
+        states, step = self._read_tokens(chunks, storage)
         if ends is None:
             return states if len(states) == len(step.last) else states[step.last]
         if len(states) == sum(ends):
@@ -81,7 +81,7 @@ class PackedRunner:
         return states[[place for last, count in zip(step.last, ends, strict=True)
                        for place in range(last - count + 1, last + 1)]]  # fmt: skip
 
-    def _read_apart(
+    def _read_separately(
         self, chunks: Sequence[Chunk], storage: Any, ends: Sequence[int] | None, adapted: Sequence[bool]
     ) -> Tensor:
         """Run `read` separately for sequences with and without adapters, so that they do not affect each other."""
@@ -89,14 +89,14 @@ class PackedRunner:
         found: list[Tensor] = [torch.empty(0)] * len(chunks)
         for kind in (False, True):
             places = [place for place, each in enumerate(adapted) if each is kind]
-            own = None if ends is None else [ends[place] for place in places]
-            states = self.read([chunks[place] for place in places], storage, own)
+            chosen_ends = None if ends is None else [ends[place] for place in places]
+            states = self.read([chunks[place] for place in places], storage, chosen_ends)
             parts: Sequence[Tensor] = torch.split(states, [counts[place] for place in places])
             for place, part in zip(places, parts, strict=True):
                 found[place] = part
         return torch.cat(found)
 
-    def _read_all(self, chunks: Sequence[Chunk], storage: Any) -> tuple[Tensor, PackedStep]:
+    def _read_tokens(self, chunks: Sequence[Chunk], storage: Any) -> tuple[Tensor, PackedStep]:
         """Return states [tokens, size] of all tokens, in the order of the step."""
         step = self.step(chunks, storage)
         if self._media is None:
@@ -109,7 +109,7 @@ class PackedRunner:
         if self.adapters is not None and chunks[0].table.source is not None:
             with self._lock, self.adapters.beside(chunks):
                 return self._states(ids, positions, step, **further), step
-        described = self._prepared()
+        described = self._usable_decoder()
         if described is None:
             return self._states(ids, positions, step, **further), step
         return described.kernels.read(ids, positions, step), step
@@ -120,7 +120,7 @@ class PackedRunner:
         ids, positions: int64 [tokens]; states of unused tokens are arbitrary
         storage: blocks that an earlier step has allocated
         """
-        step, described = DeviceStep(storage.layers, self._reaches, rows), self._prepared()
+        step, described = DeviceStep(storage.layers, self._reaches, rows), self._usable_decoder()
         if described is None:
             return self._states(ids, positions, step)
         return described.kernels.read(ids, positions, step)
@@ -131,7 +131,7 @@ class PackedRunner:
         number = None if self.described is None else self.described.prepare()
         return self._parts.baked() if number is None else (number,)
 
-    def _prepared(self) -> DescribedDecoder | None:
+    def _usable_decoder(self) -> DescribedDecoder | None:
         """Return the described decoder; None if there is none, or the body has changed."""
         return None if self.described is None or self.described.prepare() is None else self.described
 
@@ -141,7 +141,7 @@ class PackedRunner:
 
     def _states(self, ids: Tensor, positions: Tensor, step: PackedStep | DeviceStep, **further: Any) -> Tensor:
         """Return states [tokens, size] of a step's tokens."""
-        more: dict[str, Any] = {self._modules.cache_name: _Positions(positions)} if self._tuned else {}
+        more: dict[str, Any] = {self._modules.cache_name: _Positions(positions)} if self._is_tuned else {}
         places = positions[..., None, :]
         return self.run(ids[None], step, position_ids=places, use_cache=False, **more, **further)[0]
 
@@ -215,7 +215,7 @@ def _attention(
     if attention_mask is not None or dropout or not causal or sliding_window not in (None, reach.window):
         raise NotPackedError(f"{type(module).__name__} is not causal attention as its configuration says")
     strange = [
-        name for name, given in others.items() if name not in _HARMLESS and given is not None and given is not False
+        name for name, option in others.items() if name not in _HARMLESS and option is not None and option is not False
     ]
     if strange:
         raise NotPackedError(f"{type(module).__name__} passes {', '.join(strange)} to its attention")

@@ -71,12 +71,12 @@ Roles = dict[str, Any]
 def _parts_of(body: Any, expected: DecoderArchitecture, count: int) -> tuple[Roles, list[Roles]]:
     """Return the modules by role of a body, and of each of its first `count` layers. Raises NotDescribedError."""
     home, found = type(body).__module__, Roles()
-    _need(home.startswith("transformers."), f"a body of {home}")
+    _require(home.startswith("transformers."), f"a body of {home}")
     _match(body, expected.body, home, "", found)
-    _need(len(found["layers"]) >= count, "too few layers")
+    _require(len(found["layers"]) >= count, "too few layers")
     layers = [Roles() for _ in range(count)]
-    for number, (layer, own) in enumerate(zip(found["layers"], layers, strict=False)):
-        _match(layer, expected.layer, home, f"layer {number}", own)
+    for number, (layer, roles) in enumerate(zip(found["layers"], layers, strict=False)):
+        _match(layer, expected.layer, home, f"layer {number}", roles)
     return found, layers
 
 
@@ -87,55 +87,55 @@ def _match(module: Any, part: ModuleSpec, home: str, path: str, found: Roles) ->
     """
     kind = f"{type(module).__module__}.{type(module).__qualname__}"
     kinds = [home + name if name.startswith(".") else name for name in part.kinds]
-    _need(kind in kinds, f"{path}: {type(module).__name__}")
+    _require(kind in kinds, f"{path}: {type(module).__name__}")
     strange = strangeness_of(module)
-    _need(strange is None, f"{path}: {strange}")
+    _require(strange is None, f"{path}: {strange}")
     for name, value in part.attributes.items():
-        _need(getattr(module, name, None) == value, f"{path}: {name}")
+        _require(getattr(module, name, None) == value, f"{path}: {name}")
     if part.role:
         found[part.role] = module
     if part.role == "layers":
         return
     children: dict[str, Any] = dict(module.named_children())
-    _need(children.keys() == part.parts.keys(), f"parts of {path or 'the body'}")
+    _require(children.keys() == part.parts.keys(), f"parts of {path or 'the body'}")
     for name, inner in part.parts.items():
         _match(children[name], inner, home, f"{path} {name}".strip(), found)
 
 
 def _check(body: Any, found: Roles, layers: Sequence[Roles], description: DecoderDescription) -> None:
     """Raise NotDescribedError unless modules and weights match the description."""
-    _need(not any(module.training for module in body.modules()), "training")
+    _require(not any(module.training for module in body.modules()), "training")
     for number, parts in enumerate(layers):
         attention = parts["attention"]
-        _need(attention.head_dim == description.heads.size, f"layer {number}: heads of another size")
-        _need(attention.scaling == description.scale, f"layer {number}: scaling of attention")
+        _require(attention.head_dim == description.heads.size, f"layer {number}: heads of another size")
+        _require(attention.scaling == description.scale, f"layer {number}: scaling of attention")
         for name, (count, width) in _products_of(parts, description).items():
             weight, bias = _by_rows(parts[name]), parts[name].bias
-            _need(tuple(weight.shape) == (count, width), f"layer {number}: {name} of shape {tuple(weight.shape)}")
+            _require(tuple(weight.shape) == (count, width), f"layer {number}: {name} of shape {tuple(weight.shape)}")
             has_bias = name in description.biases or name == "queries_keys_values"
-            _need((bias is not None) == has_bias, f"layer {number}: biases of {name}")
-            _need(bias is None or tuple(bias.shape) == (count,), f"layer {number}: a bias of {name}")
+            _require((bias is not None) == has_bias, f"layer {number}: biases of {name}")
+            _require(bias is None or tuple(bias.shape) == (count,), f"layer {number}: a bias of {name}")
     owners: list[Roles] = [found, *layers]
     norms = [(parts[name], description.hidden) for parts in owners for name in _ALONE if name in parts]
     sizes = ("query_norm", "key_norm") if description.head_norms else ()
     norms += [(parts[name], description.heads.size) for parts in layers for name in sizes]
     for norm, width in norms:
-        biased, eps, given = description.norm == "layer", epsilon_of(norm), getattr(norm, "bias", None)
-        _need(norm.weight is not None and tuple(norm.weight.shape) == (width,), "a norm of another size")
-        _need((given is not None) == biased and eps == description.norm_eps, "a norm of another kind")
+        biased, eps, norm_bias = description.norm == "layer", epsilon_of(norm), getattr(norm, "bias", None)
+        _require(norm.weight is not None and tuple(norm.weight.shape) == (width,), "a norm of another size")
+        _require((norm_bias is not None) == biased and eps == description.norm_eps, "a norm of another kind")
     words = found["embedding"].weight
-    _need(words.shape[1] == description.hidden, "embeddings of another size")
-    _need(getattr(found["embedding"], "scale", 1.0) == 1.0, "embeddings that are scaled")
+    _require(words.shape[1] == description.hidden, "embeddings of another size")
+    _require(getattr(found["embedding"], "scale", 1.0) == 1.0, "embeddings that are scaled")
     if description.positions == "learned":
-        _need(found["positions"].weight.shape[1] == description.hidden, "embeddings of several sizes")
+        _require(found["positions"].weight.shape[1] == description.hidden, "embeddings of several sizes")
     else:
         rotary = found["rotary"]
-        _need(rotary.rope_type == rotary.config.rope_parameters["rope_type"], "rotary embeddings of another type")
-        _need(rotary.inv_freq.shape == (description.heads.size // 2,), "rotary embeddings of a part of a head")
+        _require(rotary.rope_type == rotary.config.rope_parameters["rope_type"], "rotary embeddings of another type")
+        _require(rotary.inv_freq.shape == (description.heads.size // 2,), "rotary embeddings of a part of a head")
     products = [
         isinstance(parts[name], QuantizedLinear) for parts in layers for name in _products_of(parts, description)
     ]
-    _need(all(products) or not any(products), "products of which some are quantized")
+    _require(all(products) or not any(products), "products of which some are quantized")
     _check_parameters(body, words)
 
 
@@ -152,15 +152,15 @@ def _check_parameters(body: Any, first: Any) -> None:
     """Raise NotDescribedError unless weights are plain tensors of one dtype and device, each owned by one module."""
     weights = list(body.parameters())
     turned = {id(each.weight) for each in body.modules() if isinstance(each, Conv1D)}
-    _need(first.dtype in DTYPES, f"weights of type {first.dtype}")
+    _require(first.dtype in DTYPES, f"weights of type {first.dtype}")
     for weight in weights:
         plain = type(weight) is nn.Parameter and type(weight.data) is Tensor and weight.layout == torch.strided
-        _need(plain and not weight.is_inference() and weight.device.type != "meta", "weights of another kind")
-        _need(weight.dtype == first.dtype and weight.device == first.device, "weights of several types or devices")
-        whole = weight.is_contiguous() or (id(weight) in turned and weight.T.is_contiguous())
-        _need(whole, "weights that lie apart")
+        _require(plain and not weight.is_inference() and weight.device.type != "meta", "weights of another kind")
+        _require(weight.dtype == first.dtype and weight.device == first.device, "weights of several types or devices")
+        is_dense = weight.is_contiguous() or (id(weight) in turned and weight.T.is_contiguous())
+        _require(is_dense, "weights that lie apart")
     owned = sum(1 for module in body.modules() for _ in module.named_parameters(recurse=False, remove_duplicate=False))
-    _need(owned == len(weights), "weights that modules share")
+    _require(owned == len(weights), "weights that modules share")
 
 
 def _weights_of(found: Roles, layers: Sequence[Roles], description: DecoderDescription) -> DecoderWeights[Any]:
@@ -205,8 +205,8 @@ def _product_of(modules: Sequence[Any]) -> Any:
         _lay_by_rows(modules[0])
         bias: Any = modules[0].bias
         return LinearWeights(_by_rows(modules[0]).data, None if bias is None else bias.data)
-    weight = _joined([module.weight for module in modules])
-    return LinearWeights(weight, None if modules[0].bias is None else _joined([module.bias for module in modules]))
+    weight = _join([module.weight for module in modules])
+    return LinearWeights(weight, None if modules[0].bias is None else _join([module.bias for module in modules]))
 
 
 def _by_rows(module: Any) -> Tensor:
@@ -223,7 +223,7 @@ def _lay_by_rows(module: Any) -> None:
             weight.data = weight.data.T.contiguous().T
 
 
-def _joined(parts: Sequence[Any]) -> Tensor:
+def _join(parts: Sequence[Any]) -> Tensor:
     """Concatenate parameters to one tensor [total, ...]; they become views of it.
 
     Parameters that are adjacent in one storage stay there, so that a model can be wrapped twice.
@@ -238,14 +238,14 @@ def _joined(parts: Sequence[Any]) -> Tensor:
     else:
         return first.as_strided(shape, first.stride())
     with torch.inference_mode(False), torch.no_grad():  # as above
-        whole = torch.cat([part.data for part in parts])
+        joined = torch.cat([part.data for part in parts])
         end = 0
         for part in parts:
             begin, end = end, end + len(part)
-            part.data = whole[begin:end]
-    return whole
+            part.data = joined[begin:end]
+    return joined
 
 
-def _need(holds: bool, what: str) -> None:
+def _require(holds: bool, what: str) -> None:
     if not holds:
         raise NotDescribedError(what)

@@ -76,7 +76,7 @@ def quantized(model: Any, form: str) -> QuantizedWeights:
     Raises ModelError for weights that are not finite or too large, OptionError if no layer can be quantized.
     """
     body, ends = KINDS[form]
-    chosen = _chosen(model)
+    chosen = _modules_to_quantize(model)
     if not chosen:
         raise OptionError(
             f"weights={form!r}: {type(model).__name__} has no linear layer or embedding that can be quantized; leave "
@@ -92,7 +92,7 @@ def quantized(model: Any, form: str) -> QuantizedWeights:
         kind = ends if id(weight) in at_ends else body
         name = known.setdefault(id(weight), f"{path}.weight")
         if name not in tensors:
-            tensors[name] = _quantized(weight.detach().T if isinstance(module, Conv1D) else weight.detach(), kind, name)
+            tensors[name] = _quantize(weight.detach().T if isinstance(module, Conv1D) else weight.detach(), kind, name)
         layers[path] = QuantizedLayer(name, kind, _scale_of(module) or 1.0)
     names: dict[str, str] = {}
     for path, tensor in _tensors_of(model):
@@ -100,7 +100,7 @@ def quantized(model: Any, form: str) -> QuantizedWeights:
         if owner in chosen and (leaf != "bias" or isinstance(chosen[owner], nn.Embedding)):
             continue
         names[path] = known.setdefault(id(tensor), path)
-        tensors.setdefault(names[path], _plain(tensor))
+        tensors.setdefault(names[path], _unquantized(tensor))
     return QuantizedWeights(tensors, layers, names)
 
 
@@ -120,11 +120,11 @@ def fill(model: Any, weights: QuantizedWeights) -> Any:
         if (len(matrix.data), matrix.width) != (rows, width):
             raise ValueError(f"{path} has weights of another size")
         if isinstance(module, nn.Embedding):
-            made: nn.Module = QuantizedEmbedding(matrix, layer.scale)
+            replacement: nn.Module = QuantizedEmbedding(matrix, layer.scale)
         else:
             bias = None if module.bias is None else weights.tensors[weights.names[f"{path}.bias"]]
-            made = QuantizedLinear(matrix, bias)
-        setattr(parent, leaf, made)
+            replacement = QuantizedLinear(matrix, bias)
+        setattr(parent, leaf, replacement)
     parameters: dict[str, nn.Parameter] = {}
     for path, tensor in list(_tensors_of(model)):
         name = weights.names.get(path)
@@ -138,15 +138,15 @@ def fill(model: Any, weights: QuantizedWeights) -> Any:
     return model.eval()
 
 
-def _chosen(model: Any) -> dict[str, Any]:
+def _modules_to_quantize(model: Any) -> dict[str, Any]:
     """Return the modules to quantize by path, including those that share weights."""
     words, config = getattr(model.get_input_embeddings(), "weight", None), model.config.get_text_config()
     experts = {getattr(config, name, None) for name in _EXPERTS}
     lists = [getattr(model, name, None) or () for name in ("_keep_in_fp32_modules", "_keep_in_fp32_modules_strict")]
-    kept = [f".{name}." for name in chain(*lists)]
+    excluded = [f".{name}." for name in chain(*lists)]
     found: dict[str, Any] = {}
     for path, module in _modules_of(model):
-        if any(name in f".{path}.weight." for name in kept):
+        if any(name in f".{path}.weight." for name in excluded):
             continue
         if f"{type(module).__module__}.{type(module).__name__}" in _LINEAR:
             rows, width = reversed(module.weight.shape) if isinstance(module, Conv1D) else module.weight.shape
@@ -201,13 +201,13 @@ def _scale_of(module: Any) -> float | None:
     return float(scale) if is_scaled and scale is not None else None
 
 
-def _plain(tensor: Tensor) -> Tensor:
+def _unquantized(tensor: Tensor) -> Tensor:
     """Return a contiguous tensor to save without quantization, in float32 if it is floating-point."""
     found = tensor.detach()
     return (found.float() if found.is_floating_point() else found).contiguous()
 
 
-def _quantized(weight: Tensor, kind: str, name: str) -> Tensor:
+def _quantize(weight: Tensor, kind: str, name: str) -> Tensor:
     """Quantize weights [rows, width] to uint8 [rows, bytes] in several threads. Raises ModelError."""
     library: Any = import_module("gguf")
     quantize, number = library.quants.quantize, library.GGMLQuantizationType[kind]

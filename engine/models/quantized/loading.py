@@ -35,10 +35,10 @@ def load_quantized(path: str, config: Any, auto: Any, options: LoadOptions) -> A
     if getattr(config, "quantization_config", None) is not None:
         raise OptionError(f"weights={form!r}: the weights of {path!r} are quantized already; leave the option out")
     with _LOADING:
-        return _loaded(path, config, auto, options)
+        return _load(path, config, auto, options)
 
 
-def _loaded(path: str, config: Any, auto: Any, options: LoadOptions) -> Any:
+def _load(path: str, config: Any, auto: Any, options: LoadOptions) -> Any:
     form: str = options.weights
     source = WeightsSource.of(path, config, form)
     found = None if source is None else _of_file(source, config, auto, options)
@@ -47,8 +47,8 @@ def _loaded(path: str, config: Any, auto: Any, options: LoadOptions) -> Any:
     model = auto.from_pretrained(path, **{**options.of_weights, "dtype": torch.float32})
     weights, generation = quantized(model, form), getattr(model, "generation_config", None)
     source = WeightsSource.of(path, config, form)  # again, since loading may have downloaded the files
-    said: Any = None if generation is None else json.loads(generation.to_json_string(use_diff=False))
-    if source is not None and save(source, weights, said):
+    settings: Any = None if generation is None else json.loads(generation.to_json_string(use_diff=False))
+    if source is not None and save(source, weights, settings):
         found = _of_file(source, config, auto, options)
     return fill(model, weights) if found is None else found
 

@@ -30,7 +30,7 @@ class QuantizedLinear(nn.Module):
     @property
     def weight(self) -> Tensor:
         """A substitute, float32 [out, in] of NaN without memory, for code that reads dtype, device and shape."""
-        return _unusable(self.matrix)
+        return _nan_weights(self.matrix)
 
     def forward(self, states: Tensor) -> Tensor:
         """Return float32 [..., out] of states [..., in]."""
@@ -74,7 +74,7 @@ class QuantizedEmbedding(nn.Module):
     @property
     def weight(self) -> Tensor:
         """float32 [rows, width] of NaN, as for `QuantizedLinear`."""
-        return _unusable(self.matrix)
+        return _nan_weights(self.matrix)
 
     def forward(self, ids: Tensor) -> Tensor:
         """Return float32 [..., width] of ids [...]."""
@@ -84,6 +84,6 @@ class QuantizedEmbedding(nn.Module):
         return torch.as_tensor(rows).reshape(*ids.shape, self.embedding_dim)
 
 
-def _unusable(matrix: QuantizedMatrix) -> Tensor:
+def _nan_weights(matrix: QuantizedMatrix) -> Tensor:
     """Return a tensor of NaN. If a model computes with it, its logits are NaN, which wrapping refuses."""
     return torch.full((1, 1), math.nan).expand(len(matrix.data), matrix.width)

@@ -115,7 +115,7 @@ def save(source: WeightsSource, weights: QuantizedWeights, generation: Mapping[s
     written = file.with_name(f"{file.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        _clear(file)
+        _remove_stale_files(file)
         try:
             save_file(dict(weights.tensors), str(written), metadata=facts)
             os.replace(written, file)
@@ -129,7 +129,7 @@ def save(source: WeightsSource, weights: QuantizedWeights, generation: Mapping[s
     return True
 
 
-def _clear(file: Path) -> None:
+def _remove_stale_files(file: Path) -> None:
     """Remove temporary files of processes that were killed while writing."""
     for left in file.parent.glob(f"{file.name}.*.tmp"):
         with suppress(OSError):  # another process may have removed it

@@ -22,22 +22,22 @@ class Names:
         self.text = text
         self.definitions: dict[str, Definition] = {}
         self.ignored: list[Ignore] = []
-        self._more: dict[str, list[Expression]] = {}
+        self._extensions: dict[str, list[Expression]] = {}
         for statement in sorted(statements, key=lambda statement: not isinstance(statement, Import)):
             self.add(statement)
-        for name, bodies in self._more.items():
-            known = self.definitions[name]
-            self.definitions[name] = replace(known, body=Alternatives((known.body, *bodies)))
+        for name, bodies in self._extensions.items():
+            definition = self.definitions[name]
+            self.definitions[name] = replace(definition, body=Alternatives((definition.body, *bodies)))
 
     def add(self, statement: Statement) -> None:
         if isinstance(statement, Ignore):
             self.ignored.append(statement)
         elif isinstance(statement, Import):
-            self.add_definition(self.imported(statement))
+            self.add_definition(self.import_definition(statement))
         else:
             self.add_definition(statement)
 
-    def imported(self, statement: Import) -> Definition:
+    def import_definition(self, statement: Import) -> Definition:
         path = ".".join(part.name for part in statement.path)
         if path != "common":
             where = f"{path}." if path else ""
@@ -45,8 +45,8 @@ class Names:
             raise GrammarError(reason, self.text, (*statement.path, statement.name)[0].offset)
         pattern = COMMON_TERMINALS.get(statement.name.name)
         if pattern is None:
-            known = ", ".join(COMMON_TERMINALS)
-            reason = f"there is no terminal common.{statement.name.name}; there are {known}"
+            names = ", ".join(COMMON_TERMINALS)
+            reason = f"there is no terminal common.{statement.name.name}; there are {names}"
             raise GrammarError(reason, self.text, statement.name.offset)
         if not statement.alias.is_terminal:
             raise GrammarError("a terminal's name is in upper case", self.text, statement.alias.offset)
@@ -54,34 +54,34 @@ class Names:
 
     def add_definition(self, definition: Definition) -> None:
         name = definition.name
-        known = self.definitions.get(name.name)
-        if definition.how == "import" and known is not None and known.body == definition.body:
+        previous = self.definitions.get(name.name)
+        if definition.how == "import" and previous is not None and previous.body == definition.body:
             return
         if definition.how in ("define", "import"):
-            if known is not None:
+            if previous is not None:
                 raise GrammarError(f"{name.name!r} is defined more than once", self.text, name.offset)
-        elif known is None:
+        elif previous is None:
             reason = f"cannot {definition.how} {name.name!r}: it is not defined before"
             raise GrammarError(reason, self.text, name.offset)
         elif definition.how == "extend":
-            self.extend(known, definition)
+            self.extend(previous, definition)
             return
-        self._more.pop(name.name, None)
+        self._extensions.pop(name.name, None)
         self.definitions[name.name] = definition
 
-    def extend(self, known: Definition, more: Definition) -> None:
-        if [p.name for p in known.parameters] != [p.name for p in more.parameters]:
-            reason = f"cannot extend {known.name.name!r} with other parameters than it has"
+    def extend(self, previous: Definition, more: Definition) -> None:
+        if [p.name for p in previous.parameters] != [p.name for p in more.parameters]:
+            reason = f"cannot extend {previous.name.name!r} with other parameters than it has"
             raise GrammarError(reason, self.text, more.name.offset)
-        self._more.setdefault(known.name.name, []).append(more.body)
+        self._extensions.setdefault(previous.name.name, []).append(more.body)
 
     def lookup(self, name: Name) -> Definition:
         """Return the definition of a name. Raises GrammarError if there is none."""
-        known = self.definitions.get(name.name)
-        if known is None:
+        definition = self.definitions.get(name.name)
+        if definition is None:
             kind = "terminal" if name.is_terminal else "rule"
             raise GrammarError(f"the {kind} {name.name!r} is not defined", self.text, name.offset)
-        return known
+        return definition
 
 
 _INT = "[0-9]+"

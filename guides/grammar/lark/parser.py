@@ -79,7 +79,7 @@ def tokenize(text: str) -> list[Token]:
     while offset < len(text):
         match = _PATTERN.match(text, offset)
         if match is None:
-            raise GrammarError(_complaint(text, offset), text, offset)
+            raise GrammarError(_character_message(text, offset), text, offset)
         words += 1
         if words % BATCH == 0:
             spend(STEPS_PER_WORD * BATCH)
@@ -108,28 +108,28 @@ def _end_of_json(text: str, begin: int) -> int:
     return end
 
 
-def _complaint(text: str, offset: int) -> str:
-    found = text[offset]
-    if found == '"':
+def _character_message(text: str, offset: int) -> str:
+    character = text[offset]
+    if character == '"':
         return 'a string that does not end on its line; expected a closing "'
-    if found == "/":
+    if character == "/":
         return "a regular expression that does not end; expected a closing /"
-    if found == "'":
+    if character == "'":
         return "strings are written in double quotes here"
-    if found == "<":
+    if character == "<":
         return "a special token is written without blanks, <|im_end|>, or by its id, <[128010]>"
-    if found == "@":
+    if character == "@":
         return "a grammar cannot refer to others; write their rules here, and schemas as %json {...}"
     if text.startswith("::=", offset):
         return "'::=' is GBNF's; Lark has ':' after the name of a rule. Read GBNF with syntax='gbnf'"
-    if found == ":":
+    if character == ":":
         return "rules have no numbers as parameters; write a rule for each, or a template such as list{item}"
-    return f"unexpected character {found!r}; expected a rule, a terminal, a literal or an operator"
+    return f"unexpected character {character!r}; expected a rule, a terminal, a literal or an operator"
 
 
 # Work per value with the words around it
 STEPS_PER_VALUE = 120
-_AFTER_OWN = frozenset(":.{},")
+_AFTER_DEFINITION = frozenset(":.{},")
 _VALUES = frozenset({"rule", "terminal", "string", "regex", "special", "%json", "%regex"})
 _CLOSING = {"(": ")", "[": "]"}
 _DIRECTIVES = "%import, %ignore, %override, %extend"
@@ -160,38 +160,40 @@ def parse_statements(text: str, max_depth: int) -> list[Statement]:
 class _Group:
     """An open bracket of an expansion: its finished alternatives, and the items of the current one.
 
-    both: the operands before each `&` of that one; joined: the last `&`; inverting: a pending `~`
+    operands: those before each `&` of that one; intersection: the last `&`; negation: a pending `~`
     """
 
     def __init__(self, opening: Token | None) -> None:
         self.opening = opening
         self.alternatives: list[Expression] = []
-        self.both: list[Expression] = []
+        self.operands: list[Expression] = []
         self.items: list[Expression] = []
-        self.joined: Token | None = None
-        self.inverting: Token | None = None
+        self.intersection: Token | None = None
+        self.negation: Token | None = None
 
-    def taken(self, item: Expression) -> Expression:
+    def apply_negation(self, item: Expression) -> Expression:
         """Apply a pending `~` to the item."""
-        item = item if self.inverting is None else NegatedTerminal(item, self.inverting.offset)
-        self.inverting = None
+        item = item if self.negation is None else NegatedTerminal(item, self.negation.offset)
+        self.negation = None
         return item
 
     def close_operand(self) -> None:
-        self.both.append(self.items[0] if len(self.items) == 1 else Concatenation(tuple(self.items)))
+        self.operands.append(self.items[0] if len(self.items) == 1 else Concatenation(tuple(self.items)))
         self.items = []
 
     def close_alternative(self) -> None:
         self.close_operand()
         self.alternatives.append(
-            self.both[0] if self.joined is None else TerminalIntersection(tuple(self.both), self.joined.offset)
+            self.operands[0]
+            if self.intersection is None
+            else TerminalIntersection(tuple(self.operands), self.intersection.offset)
         )
-        self.both, self.joined = [], None
+        self.operands, self.intersection = [], None
 
     def close(self) -> Expression:
         self.close_alternative()
-        whole = self.alternatives
-        return whole[0] if len(whole) == 1 else Alternatives(tuple(whole))
+        alternatives = self.alternatives
+        return alternatives[0] if len(alternatives) == 1 else Alternatives(tuple(alternatives))
 
 
 class _Parser:
@@ -202,7 +204,7 @@ class _Parser:
         self.at = 0
         # A grammar may define a rule or a parameter `quote`, followed by a group; quotations are then disabled.
         words = zip(self.tokens, self.tokens[1:], strict=False)
-        self.quotes = not any(word.text == "quote" and after.text in _AFTER_OWN for word, after in words)
+        self.quotes = not any(word.text == "quote" and after.text in _AFTER_DEFINITION for word, after in words)
 
     @property
     def token(self) -> Token:
@@ -319,8 +321,8 @@ class _Parser:
                 )
                 raise GrammarError(f"{reason}; give one of {', '.join(_ATTRIBUTES)}", self.text, token.offset)
             if is_capture:
-                has_own = token.text == "capture" and not self.mark("=")
-                captures[token.text] = name.name if has_own else self.capture_name()
+                takes_rule_name = token.text == "capture" and not self.mark("=")
+                captures[token.text] = name.name if takes_rule_name else self.capture_name()
             else:
                 mark: Value | None = None
                 if token.text != "lazy":
@@ -407,14 +409,14 @@ class _Parser:
             elif group.opening is not None and self.mark(_CLOSING[group.opening.text]):
                 self.at += 1
                 groups.pop()
-                whole = group.close() if group.opening.text == "(" else Repetition(group.close(), 0, 1)
-                groups[-1].items.append(self.repeated(groups[-1].taken(whole), terminal))
+                inner = group.close() if group.opening.text == "(" else Repetition(group.close(), 0, 1)
+                groups[-1].items.append(self.repetition(groups[-1].apply_negation(inner), terminal))
             elif token.kind in _VALUES:
-                group.items.append(self.repeated(group.taken(self.value(len(groups))), terminal))
+                group.items.append(self.repetition(group.apply_negation(self.value(len(groups))), terminal))
             else:
-                self.fail(self.wanted(owner, group))
+                self.fail(self.expectation(owner, group))
 
-    def wanted(self, owner: str, group: _Group) -> str:
+    def expectation(self, owner: str, group: _Group) -> str:
         if group.opening is not None:
             line = self.text.count("\n", 0, group.opening.offset) + 1
             return f"{_CLOSING[group.opening.text]!r} to close the {group.opening.text!r} of line {line}"
@@ -430,9 +432,9 @@ class _Parser:
             raise GrammarError(reason, self.text, token.offset)
         if token.text == "&":
             group.close_operand()
-            group.joined = token
+            group.intersection = token
             return
-        group.inverting = token if group.inverting is None else None
+        group.negation = token if group.negation is None else None
         if not (self.token.kind in _VALUES or self.mark("(", "[", "~")):
             self.fail("a literal, a name or a bracket after '~'")
 
@@ -444,13 +446,13 @@ class _Parser:
         if not (self.token.kind in ("line", "or_line") or self.mark("|", ")", "]")):
             self.fail("'|' or the end of the line after an alias")
 
-    def repeated(self, item: Expression, terminal: bool) -> Expression:
+    def repetition(self, item: Expression, terminal: bool) -> Expression:
         """Apply the operator that follows an item, if any; in terminals `~` may begin another item instead."""
         if self.mark("?", "*", "+"):
             low, high = REPEATS[self.next().text]
             return Repetition(item, low, high)
         if self.counts_follow():
-            return self.counted(item)
+            return self.counted_repetition(item)
         if not self.mark("~") or (terminal and self.tokens[self.at + 1].kind != "number"):
             return item
         self.at += 1
@@ -468,7 +470,7 @@ class _Parser:
         after = self.tokens[self.at + 1] if self.mark("{") else self.token
         return after.kind == "number" or (after.text == "," and self.mark("{"))
 
-    def counted(self, item: Expression) -> Expression:
+    def counted_repetition(self, item: Expression) -> Expression:
         """Apply the counts in braces that follow an item."""
         begin = self.next()
         low = 0 if self.mark(",") else self.count("{")

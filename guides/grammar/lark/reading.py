@@ -85,7 +85,7 @@ class _Builder:
             self.add(name, definition, self.body(definition, arguments))
         terminals = set(self.terminals.nodes)
         if self.names.ignored and start in self.rules:
-            ignored = choice([self.terminals.ignored(statement) for statement in self.names.ignored])
+            ignored = choice([self.terminals.ignored_node(statement) for statement in self.names.ignored])
             self.rules[IGNORED] = Repeat(ignored, 0, None)
             body = self.after(Reference(start)) if start in terminals else Reference(start)
             self.rules[BEGIN] = Sequence((Reference(IGNORED), body))
@@ -117,10 +117,10 @@ class _Builder:
             found = self.templates.resolve(value, arguments)
             if isinstance(found, Name) and not found.is_terminal:
                 return Reference(found.name)
-            return self.after(self.terminals.used(found))
+            return self.after(self.terminals.reference(found))
 
         if definition.ending is not None:
-            return self.after(self.terminals.ended(definition.body, definition.ending))
+            return self.after(self.terminals.node_with_ending(definition.body, definition.ending))
         return fold(definition.body, leaf)
 
     def after(self, terminal: Node) -> Node:
@@ -162,7 +162,7 @@ class Templates:
         if isinstance(found, Name) and found.name not in self._generated:
             definition = self.names.lookup(found)
             if definition.parameters:
-                raise self._wrong_number(definition, 0, found)
+                raise self._argument_count_error(definition, 0, found)
         return found
 
     def _instance(self, call: TemplateCall, arguments: Arguments) -> Name:
@@ -171,15 +171,15 @@ class Templates:
             raise GrammarError(f"{call.name.name!r} is not a template", self.text, call.name.offset)
         definition = self.names.lookup(template)
         if len(definition.parameters) != len(call.arguments):
-            raise self._wrong_number(definition, len(call.arguments), call.name)
+            raise self._argument_count_error(definition, len(call.arguments), call.name)
         values = [self._argument(argument, arguments) for argument in call.arguments]
-        key = (definition.name.name, *(_written(value) for value in values))
-        known = self._instances.get(key)
-        if known is None:
-            known = self._instances[key] = self._new_name(key, definition.name.offset)
+        key = (definition.name.name, *(_source_of(value) for value in values))
+        instance = self._instances.get(key)
+        if instance is None:
+            instance = self._instances[key] = self._new_name(key, definition.name.offset)
             parameters = (parameter.name for parameter in definition.parameters)
-            self.pending.append((known.name, definition, dict(zip(parameters, values, strict=True))))
-        return known
+            self.pending.append((instance.name, definition, dict(zip(parameters, values, strict=True))))
+        return instance
 
     def _argument(self, value: Value, arguments: Arguments) -> Argument:
         """Resolve an argument, which may also be the bare name of a template."""
@@ -207,14 +207,14 @@ class Templates:
                 raise GrammarError(f"the parameter {parameter.name!r} appears twice", self.text, parameter.offset)
             seen.add(parameter.name)
 
-    def _wrong_number(self, template: Definition, given: int, name: Name) -> GrammarError:
+    def _argument_count_error(self, template: Definition, count: int, name: Name) -> GrammarError:
         wanted = len(template.parameters)
         arguments = "argument" if wanted == 1 else "arguments"
-        reason = f"{template.name.name!r} takes {wanted} {arguments} in braces, but is given {given}"
+        reason = f"{template.name.name!r} takes {wanted} {arguments} in braces, but is given {count}"
         return GrammarError(reason, self.text, name.offset)
 
 
-def _written(value: Argument) -> str:
+def _source_of(value: Argument) -> str:
     if isinstance(value, Name):
         return value.name
     return f"{value.low.source}..{value.high.source}" if isinstance(value, Range) else value.source

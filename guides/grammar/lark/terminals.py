@@ -22,7 +22,7 @@ from ...regex import parse
 from ...syntax import EMPTY, Alternation, Chars, Literal, Node, Reference
 from ..combine import is_character, series
 from ..grammar import Part, references
-from ..inlining import substituted
+from ..inlining import substitute
 from ..languages import common, shortest
 from ..special_tokens import SpecialTokens
 from .names import Names
@@ -61,7 +61,7 @@ class Terminals:
         self.parts: dict[str, Part] = {}
         self._embedded: dict[str, str] = {}
         self.nodes: dict[str, Node] = {}
-        self._whole: dict[str, Node] = {}
+        self._expanded_nodes: dict[str, Node] = {}
         for name in self._innermost_first():
             self.nodes[name] = self.node(names.definitions[name].body)
 
@@ -111,29 +111,29 @@ class Terminals:
 
     def _part(self, pattern: Inline, make: Callable[[], Part]) -> Node:
         """Return the rule of a JSON directive, shared by equal directives."""
-        known = self._embedded.get(pattern.source)
-        if known is None:
+        name = self._embedded.get(pattern.source)
+        if name is None:
             # Names in a grammar have no spaces
-            known = self._embedded[pattern.source] = f"{pattern.directive} {len(self._embedded) + 1}"
-            self.parts[known] = make()
-        return Reference(known)
+            name = self._embedded[pattern.source] = f"{pattern.directive} {len(self._embedded) + 1}"
+            self.parts[name] = make()
+        return Reference(name)
 
-    def used(self, terminal: Name | Pattern) -> Node:
+    def reference(self, terminal: Name | Pattern) -> Node:
         """Return the node of a terminal used in a rule. Raises GrammarError if it is undefined."""
         if not isinstance(terminal, Name):
             return self.pattern(terminal)
         self.names.lookup(terminal)
         return Reference(terminal.name)
 
-    def ignored(self, statement: Ignore) -> Node:
+    def ignored_node(self, statement: Ignore) -> Node:
         """Return the node of an `%ignore` statement."""
         return self.node(statement.body)
 
-    def ended(self, body: Expression, ending: Ending) -> Node:
+    def node_with_ending(self, body: Expression, ending: Ending) -> Node:
         """Return the node of a rule of terminals with the shortest match."""
-        whole = self.node(body)
+        node = self.node(body)
         if ending.mark is None:
-            return shortest(self._regular(whole, ending.offset))
+            return shortest(self._regular(node, ending.offset))
         mark = self.node(ending.mark)
         stop = ""
         if mark == EMPTY:
@@ -144,7 +144,7 @@ class Terminals:
                 reason = "stop= needs a text in quotes without ignored case; for a pattern use suffix="
                 raise GrammarError(reason, self.text, ending.offset)
             stop = mark.data.decode()
-        return shortest(self._regular(series([whole, mark]), ending.offset), stop)
+        return shortest(self._regular(series([node, mark]), ending.offset), stop)
 
     def _leaf(self, leaf: Value) -> Node:
         match leaf:
@@ -159,29 +159,29 @@ class Terminals:
             case NegatedTerminal(item, offset):
                 return common([], [self._regular(self.node(item), offset)])
             case TerminalIntersection():
-                return self._common(leaf)
+                return self._intersect(leaf)
             case _:
                 return self.pattern(leaf)
 
-    def _common(self, both: TerminalIntersection) -> Node:
+    def _intersect(self, intersection: TerminalIntersection) -> Node:
         wanted: list[Node] = []
         unwanted: list[Node] = []
-        for item in both.items:
+        for item in intersection.items:
             inner, found = (item.item, unwanted) if isinstance(item, NegatedTerminal) else (item, wanted)
-            found.append(self._regular(self.node(inner), both.offset))
+            found.append(self._regular(self.node(inner), intersection.offset))
         return common(wanted, unwanted)
 
     def _regular(self, node: Node, offset: int) -> Node:
         """Inline all terminals that a node refers to. Raises GrammarError for quotations and other parts."""
-        return substituted(node, {name: self._expanded(name, offset) for name in references(node)})
+        return substitute(node, {name: self._expand(name, offset) for name in references(node)})
 
-    def _expanded(self, name: str, offset: int) -> Node:
+    def _expand(self, name: str, offset: int) -> Node:
         if name in self.parts:
             reason = f"{name} cannot be used in a rule that ends by an attribute, nor with & or ~"
             raise GrammarError(f"{reason}; use a regular expression instead", self.text, offset)
-        if name not in self._whole:
-            self._whole[name] = self._regular(self.nodes[name], offset)
-        return self._whole[name]
+        if name not in self._expanded_nodes:
+            self._expanded_nodes[name] = self._regular(self.nodes[name], offset)
+        return self._expanded_nodes[name]
 
     def _terminal(self, leaf: Name | TemplateCall) -> Name:
         """Return the name of a terminal used in another one. Raises GrammarError if it is a rule or undefined."""
@@ -196,22 +196,22 @@ class Terminals:
         """Return the terminals in depth-first postorder, so that those referred to come first."""
         finished: dict[str, None] = {}
         for root, definition in self.names.definitions.items():
-            path = {root: self._inner(root)} if definition.name.is_terminal else {}
+            path = {root: self._terminals_in(root)} if definition.name.is_terminal else {}
             while path:
-                name, rest = next(reversed(path.items()))
-                if name in finished or not rest:
+                name, pending = next(reversed(path.items()))
+                if name in finished or not pending:
                     finished[name] = None
                     path.popitem()
                     continue
-                inner = rest.pop()
+                inner = pending.pop()
                 if inner.name in path:
                     reason = f"the terminal {inner.name!r} contains itself; only rules may be recursive"
                     raise GrammarError(reason, self.text, inner.offset)
                 if inner.name not in finished:
-                    path[inner.name] = self._inner(inner.name)
+                    path[inner.name] = self._terminals_in(inner.name)
         return list(finished)
 
-    def _inner(self, terminal: str) -> list[Name]:
+    def _terminals_in(self, terminal: str) -> list[Name]:
         spend(STEPS_PER_PART)
         found: list[Name] = []
         for leaf in leaves(self.names.definitions[terminal].body):
@@ -244,8 +244,8 @@ def range_node(span: Range, grammar: str) -> Chars:
 
 def pieces_of(pattern: Inline, grammar: str) -> list[str]:
     """Return the nonempty pieces of the text whose substrings `%regex {...}` accepts."""
-    given: Any = json.loads(pattern.text, parse_int=float)
-    match given:
+    value: Any = json.loads(pattern.text, parse_int=float)
+    match value:
         case {"substring_words": str(text), **rest} if not rest:
             pieces = _words(text)
         case {"substring_chars": str(text), **rest} if not rest:
@@ -289,12 +289,12 @@ def _unescape(literal: LiteralText, grammar: str) -> str:
         match = _ESCAPE.match(body, at)
         if match is None:
             raise GrammarError(r"expected \xHH, \uHHHH or \UHHHHHHHH", grammar, literal.offset + 1 + at)
-        out.append(_escaped(match[1], literal, grammar, at))
+        out.append(_decode_escape(match[1], literal, grammar, at))
         at = match.end()
     return "".join(out)
 
 
-def _escaped(escape: str, literal: LiteralText, grammar: str, at: int) -> str:
+def _decode_escape(escape: str, literal: LiteralText, grammar: str, at: int) -> str:
     if escape[0] not in "xuU" or len(escape) == 1:
         return _CONTROLS.get(escape, "\\" + escape)
     code = int(escape[1:], 16)
@@ -377,15 +377,15 @@ class _Scan:
             if kind == "unclosed":
                 return None  # the regex parser has a better message
             if kind == "lazy":
-                return _lazy(part.group()), part.start()
+                return _lazy_message(part.group()), part.start()
             if kind == "anchor" and not self.looking:
-                return _beyond(part.group()), part.start()
+                return _context_message(part.group()), part.start()
             if kind == "behind" and self.at_begin and not self.looking:
-                return _beyond("a lookbehind at the beginning"), part.start()
+                return _context_message("a lookbehind at the beginning"), part.start()
             if kind == "bar" and self.ahead is not None and not self.groups:
                 break
             self.step(kind, part.start())
-        return None if self.ahead is None else (_beyond("a lookahead at the end"), self.ahead)
+        return None if self.ahead is None else (_context_message("a lookahead at the end"), self.ahead)
 
     def step(self, kind: str, offset: int) -> None:
         if kind in ("ahead", "behind", "open"):
@@ -409,14 +409,14 @@ class _Scan:
             self.ahead = None
 
 
-def _lazy(repeat: str) -> str:
+def _lazy_message(repeat: str) -> str:
     return (
         f"the lazy repeat {repeat!r} asks for the shortest match, but in a grammar every match counts; "
         'say what may be repeated instead, as in /"[^"]*"/, or write a rule of its own with [lazy] or [suffix=...]'
     )
 
 
-def _beyond(what: str) -> str:
+def _context_message(what: str) -> str:
     return (
         f"{what} looks beyond the text of the terminal, which is not supported; leave it out: a regular expression "
         "matches the whole terminal"

@@ -163,7 +163,7 @@ def test_rows_of_equal_lengths(tokenizer: Any) -> None:
     """What is left for models that can be shown no padding at all."""
     network = build("bloom")
     model = models.transformers(network, tokenizer)
-    model._runner = model._made(Way("equal"))
+    model._runner = model._make_runner(Way("equal"))
     seen = random_history(model, 1)
     for (state, *_), expected in zip(seen, last_states(network, [text for *_, text in seen]), strict=True):
         torch.testing.assert_close(state.cpu(), expected, rtol=1e-3, atol=1e-3)
@@ -306,7 +306,7 @@ def test_an_interrupt_at_any_line_leaves_the_model_its_attention(tokenizer: Any)
     network = build("llama")
     model = models.transformers(network, tokenizer)
     network = model.model
-    model._runner = model._made(Way("packed"))
+    model._runner = model._make_runner(Way("packed"))
     before = network.config._attn_implementation
 
     def read(line: int) -> bool:

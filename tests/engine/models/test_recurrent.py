@@ -114,7 +114,7 @@ def test_attention_of_their_own_needs_texts_that_are_as_long(name: str, tokenize
     """Where attention cannot be ours, its keys and values are in blocks all the same."""
     network = build(name, torch.float64)
     model = models.transformers(network, tokenizer)
-    model._runner = model._made(replace(model._way, blocks=False))
+    model._runner = model._make_runner(replace(model._way, blocks=False))
     history = History(model, 3)
     history.run()
     assert_seen_is_right(history, network)

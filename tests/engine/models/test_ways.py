@@ -28,7 +28,7 @@ VERIFY = "TRELLM_VERIFY_MODELS"
 @pytest.fixture
 def compared(monkeypatch: pytest.MonkeyPatch) -> list[Way]:
     """The ways of which logits are compared."""
-    return watched(monkeypatch, DecoderModel, "_is_right", lambda self, *_: self._way)
+    return watched(monkeypatch, DecoderModel, "_matches_logits", lambda self, *_: self._way)
 
 
 @pytest.mark.parametrize("name", SOME)

@@ -596,10 +596,10 @@ def test_a_guide_that_has_given_out_many_states_gives_way_to_another() -> None:
     with pytest.raises(LimitError, match="memory"):
         for number in range(100):
             written(first, number)
-    assert first.is_worn
+    assert first.should_rebuild
     for number in range(100):  # each as a request makes its own
         guide = JSONGuide(schema, BYTES, limits=limits)
-        assert not guide.is_worn
+        assert not guide.should_rebuild
         written(guide, number)
 
     generator = Generator(models.from_function(lambda _: np.zeros(BYTES.size), BYTES), first)

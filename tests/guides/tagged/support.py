@@ -4,11 +4,11 @@ from trellm.guides.tagged import AfterGuide, EitherGuide, Part
 from trellm.guides.tagged.closed_guide import ClosedGuide
 from trellm.guides.tagged.composed_guide import ComposedGuide
 from trellm.guides.tagged.mention_guide import MentionGuide
-from trellm.guides.tagged.pieces import NOTHING, Fixed, Free, Inner, InOrder, Named, OneOf, Piece, Several, perhaps
+from trellm.guides.tagged.pieces import EMPTY, Fixed, Free, Inner, InOrder, Named, OneOf, Piece, Several, optional
 from trellm.tokenizers_adapter.marked import marker_bytes, with_markers, without_markers
 
 __all__ = [
-    "NOTHING",
+    "EMPTY",
     "AfterGuide",
     "ClosedGuide",
     "ComposedGuide",
@@ -24,7 +24,7 @@ __all__ = [
     "Piece",
     "Several",
     "marker_bytes",
-    "perhaps",
+    "optional",
     "with_markers",
     "without_markers",
 ]

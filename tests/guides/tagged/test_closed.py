@@ -115,7 +115,7 @@ def test_it_is_sent_and_compared() -> None:
         again = pickle.loads(pickle.dumps(guide))
         assert again == guide
         assert again.mask(again.start).tolist() == guide.mask(guide.start).tolist()
-        assert not guide.is_worn or isinstance(guide.renewed(), ClosedGuide)
+        assert not guide.should_rebuild or isinstance(guide.rebuild(), ClosedGuide)
 
 
 class ByTokens:

@@ -12,7 +12,7 @@ from trellm.errors import OptionError
 from trellm.guides import DEAD, ChoiceGuide, JSONGuide, RegexGuide, laws
 
 from ..vocabularies import SMALL
-from .support import NOTHING, ComposedGuide, Fixed, Free, Inner, InOrder, Named, OneOf, Piece, Several, perhaps
+from .support import EMPTY, ComposedGuide, Fixed, Free, Inner, InOrder, Named, OneOf, Piece, Several, optional
 
 SPECIAL = 302
 AB = Inner(RegexGuide("[ab]{1,3}", SMALL))
@@ -21,17 +21,17 @@ PIECES: dict[str, tuple[Piece, str]] = {
     "fixed": (Fixed(("ab", "1")), "ab1"),
     "inner": (InOrder((AB, Fixed((";",)))), "[ab]{1,3};"),
     "named": (
-        Named(((Fixed(("a1",)), AB), (Fixed(("ab",)), NOTHING), (Fixed(("a12",)), AB))),
+        Named(((Fixed(("a1",)), AB), (Fixed(("ab",)), EMPTY), (Fixed(("a12",)), AB))),
         "a1[ab]{1,3}|ab|a12[ab]{1,3}",
     ),
     "several": (Several(AB, Fixed((", ",))), "[ab]{1,3}(, [ab]{1,3})*"),
-    "perhaps": (InOrder((perhaps(Fixed(("1",))), AB)), "1?[ab]{1,3}"),
+    "perhaps": (InOrder((optional(Fixed(("1",))), AB)), "1?[ab]{1,3}"),
     "free": (Free((("<t>", AB),)), "(?:(?!<t>)[^])*<t>[ab]{1,3}"),
     "free or call": (Free((("<t>", AB),), ("</t>",), may_end=True), "(?:(?!</?t>)[^])*(?:<t>[ab]{1,3})?"),
-    "two exits": (Free((("<t>", AB), ("<u>", NOTHING))), "(?:(?!<[tu]>)[^])*(?:<t>[ab]{1,3}|<u>)"),
+    "two exits": (Free((("<t>", AB), ("<u>", EMPTY))), "(?:(?!<[tu]>)[^])*(?:<t>[ab]{1,3}|<u>)"),
     "unlike": (Free(may_end=True, unlike=("{a", "{é"[:1] + "12", "1")), "(?!\\{a|\\{12|1)[^]*"),
     "unlike, markers within": (
-        Free((("a1", NOTHING), ("1b", NOTHING)), ("2b",), may_end=True, unlike=("{a1x", "a12", "{12b", " ")),
+        Free((("a1", EMPTY), ("1b", EMPTY)), ("2b",), may_end=True, unlike=("{a1x", "a12", "{12b", " ")),
         "(?!\\{a1x|a12|\\{12b| )((?!a1|1b|2b)[^])*(a1|1b)?",
     ),
     "unlike and call": (
@@ -39,7 +39,7 @@ PIECES: dict[str, tuple[Piece, str]] = {
         "\\{a1|(?!\\{a)(?:(?!<t>)[^])*(?:<t>[ab]{1,3})?",
     ),
     "nested": (
-        Free((("<t>", Several(Free((("</t>", NOTHING),)), Fixed(("<t>",)))),)),
+        Free((("<t>", Several(Free((("</t>", EMPTY),)), Fixed(("<t>",)))),)),
         "(?:(?!<t>)[^])*<t>(?:(?!</t>)[^])*</t>(?:<t>(?:(?!</t>)[^])*</t>)*",
     ),
 }
@@ -113,9 +113,9 @@ def test_it_is_a_part_of_others() -> None:
     ("piece", "said"),
     [
         (Free(), "needs a marker"),
-        (Free((("", NOTHING),)), "is empty"),
-        (Free((("<t>", NOTHING),), ("a<t",)), "ends with the beginning"),
-        (Free((("<t>", NOTHING), ("x<t>", NOTHING))), "contains the marker"),
+        (Free((("", EMPTY),)), "is empty"),
+        (Free((("<t>", EMPTY),), ("a<t",)), "ends with the beginning"),
+        (Free((("<t>", EMPTY), ("x<t>", EMPTY))), "contains the marker"),
         (Free(may_end=True, unlike=("é",)), "texts of ASCII"),
         (Free(may_end=True, unlike=("",)), "texts of ASCII"),
         (Named(()), "needs at least one branch"),

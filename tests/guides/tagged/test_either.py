@@ -103,8 +103,8 @@ def test_a_guide_with_too_many_states_is_worn(monkeypatch: Any) -> None:
     guide = EitherGuide([QUOTES, PATTERN])
     state = guide.advance(guide.start, ord("a"))
     thresholds(monkeypatch, alternatives_kept=1)
-    assert guide.is_worn and guide.mask(state).any()
-    assert guide.renewed() == guide and not guide.renewed().is_worn
+    assert guide.should_rebuild and guide.mask(state).any()
+    assert guide.rebuild() == guide and not guide.rebuild().should_rebuild
 
 
 @pytest.mark.parametrize("guides", [[], None, [RegexGuide], ["a"], [PATTERN, FreeGuide(CHARACTERS)]], ids=str)

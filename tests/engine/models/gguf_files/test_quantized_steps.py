@@ -34,7 +34,7 @@ def model_of(folder: Path, kind: str = "llama", form: str = "Q8_0", **options: A
 
 def use_threads(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """Let steps have so many threads, however small they are and however few cores there are."""
-    threads._crew.cache_clear()
+    threads._team.cache_clear()
     for owner, name in ((threads.os, "cpu_count"), (threads, "_core_count"), (torch, "get_num_threads")):
         monkeypatch.setattr(owner, name, lambda: count)
     thresholds(monkeypatch, quantized_work_worth_threads=1)
@@ -127,14 +127,14 @@ def test_company_changes_no_token(tmp_path: Path) -> None:
 def test_some_rows_of_the_head_are_those_of_all(tmp_path: Path) -> None:
     model = model_of(tmp_path)
     states = torch.randn(3, model.model.config.hidden_size)
-    whole = model.logits(states, range(3), None)
+    transformers_model = model.logits(states, range(3), None)
     ids = torch.tensor([200, 3, 0, 77])
-    assert torch.equal(model.logits(states, range(3), ids), whole[:, ids])
+    assert torch.equal(model.logits(states, range(3), ids), transformers_model[:, ids])
     several = [torch.tensor([5, 1]), torch.tensor([9]), torch.tensor([255, 0, 31])]
     listed = model.logits_listed(states, [2, 0, 1], several)
     assert listed is not None
     for row, place, own in zip(listed, (2, 0, 1), several, strict=True):
-        assert torch.equal(row[: len(own)], whole[place, own])
+        assert torch.equal(row[: len(own)], transformers_model[place, own])
 
 
 def test_a_copy_shares_the_mapped_weights(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_weights_alone_are_run_as_those_in_modules_are(kind: str, tmp_path: Path
     assert (model.block_bytes, model.embedding_size, model.context) == (
         other.block_bytes, other.embedding_size, other.context,
     )  # fmt: skip
-    assert type(model.model.whole).__name__ == type(other.model).__name__
+    assert type(model.model.transformers_model).__name__ == type(other.model).__name__
 
 
 @pytest.mark.parametrize("kind", ["gemma2", "phi3"])
