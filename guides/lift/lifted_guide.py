@@ -40,7 +40,7 @@ from ..explain import NOTHING, expectation
 from .closing import Closing
 from .mask_table import Cache, Mask
 from .table_guide import TableGuide
-from .tables import VocabularyTables
+from .tables import Loop, VocabularyTables
 
 _DONE = (MADE, MET, BOTH)
 _ASK_AGAIN = 1  # no code
@@ -64,6 +64,8 @@ class QuickMasks:
         self._rows = rows
         # By signature of the inner state; None for exits with too many nodes
         self._ways: dict[int, NDArray[np.int32] | None] = {}
+        # The loop of this mask whose slice is not worth making yet: repetitions of a kernel are no further walks
+        self._unsliced: Loop | None = None
         self.found = np.zeros(FOUND, np.uint64)
         self.refuse: Callable[[int, Mask], None] | None = None
         self.view = memoryview(self.found)  # faster than NumPy for single numbers  # type: ignore[arg-type]
@@ -74,6 +76,7 @@ class QuickMasks:
         Returns UNREADY where a call needs more preparation than a reset of the work counter.
         """
         self._renew()
+        self._unsliced = None
         return self._made(state, masks, self._automaton.attempt) if 0 <= state <= MAX_LEFT else UNREADY
 
     def finish(self, state: int, masks: Mask, code: int = UNREADY) -> tuple[int, int]:
@@ -136,7 +139,10 @@ class QuickMasks:
                 if code != _ASK_AGAIN:
                     return number if code >= 0 else code
                 continue
-            wanted = self._tables.parts_of((view[LOW], view[HIGH], view[OF_LEADS]))
+            loop = view[LOW], view[HIGH], view[OF_LEADS]
+            wanted = None if loop == self._unsliced else self._tables.parts_of(loop)
+            if wanted is None:
+                self._unsliced = loop
             parts = wanted or replace(parts, least=NO_LOOP)
 
     def forget(self) -> None:

@@ -69,7 +69,7 @@ def follow(graph: GraphArrays, chart: Chart, tokens: TokenBytes, state: Int, tok
     first, last = tokens.start[token], tokens.start[token + 1]
     if first == last:
         return DEAD
-    after = advance(graph, chart, state, tokens.data, first, last)
+    after = advance(graph, chart, state, tokens.data, first, last, 0)
     if after >= 0 and chart.states[after, PARENT] == UNSET:
         chart.states[after, PARENT] = state
         chart.states[after, FIRST] = first
@@ -95,7 +95,7 @@ def follow_each(graph: GraphArrays, chart: Chart, tokens: TokenBytes, state: Int
 @njit
 def pin(graph: GraphArrays, chart: Chart, state: Int, data: Bytes, first: Int, last: Int) -> Int:
     """Return the state after data[first:last], or a code. Without another recorded way it is never evicted."""
-    after = advance(graph, chart, state, data, first, last)
+    after = advance(graph, chart, state, data, first, last, 1)
     if after >= 0 and chart.states[after, PARENT] == UNSET:
         chart.states[after, PARENT] = PINNED
     return after
@@ -179,7 +179,7 @@ def grow_old(states: Ints, count: Int) -> Int:
 def restore(graph: GraphArrays, chart: Chart, state: Int, evicted: Int, data: Bytes, first: Int, last: Int) -> Int:
     """Restore the words of an evicted state, which equals the state after data[first:last]. Return 0 or a code."""
     states = chart.states
-    same = advance(graph, chart, state, data, first, last)
+    same = advance(graph, chart, state, data, first, last, 1)
     if same < 0:
         return same
     if states[same, PARENT] == UNSET:

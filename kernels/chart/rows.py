@@ -219,7 +219,7 @@ def open_row(graph: GraphArrays, chart: Chart, state: Int) -> Int:
 def step(graph: GraphArrays, chart: Chart, state: Int, row: Int, byte: Int) -> Int:
     """Compute a PENDING transition, and those of all bytes that no edge distinguishes from it.
 
-    Return the state after the byte, DEAD, or a code.
+    Return the state after the byte, DEAD, or a code. row: where to write them, -1 for a state without a row
     """
     words, nodes, edges, items = chart.words, graph.nodes, graph.edges, chart.items
     lo, hi = chart.states[state, LO], chart.states[state, HI]
@@ -244,7 +244,7 @@ def step(graph: GraphArrays, chart: Chart, state: Int, row: Int, byte: Int) -> I
                 items[count, ITEM_COUNT] = words[at + ITEM_COUNT]
                 count += 1
     after = close_items(graph, chart, count)
-    if after >= DEAD:
+    if after >= DEAD and row >= 0:
         chart.rows[row, first : last + 1] = after
     return after
 
@@ -380,13 +380,20 @@ def explore(graph: GraphArrays, chart: Chart, limit: Int) -> Int:
 
 
 @shared_njit
-def advance(graph: GraphArrays, chart: Chart, state: Int, data: Bytes, first: Int, last: Int) -> Int:
-    """Return the state after data[first:last], marked as handed out; DEAD, or a code."""
+def advance(graph: GraphArrays, chart: Chart, state: Int, data: Bytes, first: Int, last: Int, new_rows: Int) -> Int:
+    """Return the state after data[first:last], marked as handed out; DEAD, or a code.
+
+    new_rows: whether states on the way get rows, which later texts use; else only those that read a byte again do
+    """
+    previous = state
     for at in range(first, last):
-        row = open_row(graph, chart, state)
-        if row < 0:
-            return row
-        after = chart.rows[row, data[at]]
+        row: Int = chart.states[state, ROW]
+        if row < 0 and (new_rows or state == previous):
+            row = open_row(graph, chart, state)
+            if row < 0:
+                return row
+        previous = state
+        after = chart.rows[row, data[at]] if row >= 0 else PENDING
         if after == PENDING:
             after = step(graph, chart, state, row, data[at])
         if after < 0:

@@ -427,6 +427,36 @@ def count_on(graph: GraphArrays, chart: Chart, rows: Ints, known: Int, wanted: I
 
 
 @inner_njit
+def settle(graph: GraphArrays, chart: Chart, state: Int, rows: Ints) -> tuple[Int, Int, Int, Int, Int]:
+    """Follow a loop until it has its least number of characters, for `walk_slice`; write the rows on the way to `rows`.
+
+    Returns 0, UNSLICEABLE if the loop is not uniform, or a code; then, behind 0 only, the characters that it has room
+    for, those to its least number, the state behind these, and the row of the full loop, DEAD if no token fills it.
+    rows: int32 [longest token + 1], output, -1 where not computed
+    """
+    rows[:] = -1
+    longest = len(rows) - 1
+    row = fill_row(graph, chart, state)
+    if row < 0:
+        return row, 0, 0, state, DEAD
+    room = np.int64(chart.loops[row, ROOM] >> ROOM_SHIFT)
+    rows[0] = row
+    settled = min(lacking(graph, chart, state), room, longest)
+    state = count_on(graph, chart, rows, 0, settled, state)
+    if state < 0:
+        return UNSLICEABLE if state == -1 else state, room, settled, state, DEAD
+    target = loop_target(chart, rows[settled])
+    if target >= 0 and target != state and is_shift(graph, chart, state, target) != SHIFTED:
+        return UNSLICEABLE, room, settled, state, DEAD
+    full = DEAD
+    if room < longest:
+        full = row_at(graph, chart, rows, state, room, room, settled)
+        if full < 0:
+            return UNSLICEABLE if full == DEAD else full, room, settled, state, DEAD
+    return 0, room, settled, state, full
+
+
+@inner_njit
 def walk_slice(graph: GraphArrays, chart: Chart, trie: Branches, loop_slice: LoopSlice, state: Int, out: Words) -> Int:
     """Compute the mask of a looping state. Return 0, UNSLICEABLE if its loop is not uniform, or a code.
 
@@ -435,29 +465,13 @@ def walk_slice(graph: GraphArrays, chart: Chart, trie: Branches, loop_slice: Loo
     Once the loop has its least number of characters, tokens too short to fill it do not depend on how many more it has.
     Exits are walked together then; other exits are walked one by one.
     """
-    row = fill_row(graph, chart, state)
-    if row < 0:
-        return row
-    room = np.int64(chart.loops[row, ROOM] >> ROOM_SHIFT)
-    rows = np.full(trie.deepest + 1, -1, np.int32)
-    rows[0] = row
-    settled = min(lacking(graph, chart, state), room, trie.deepest)
-    state = count_on(graph, chart, rows, 0, settled, state)
-    if state < 0:
-        return UNSLICEABLE if state == -1 else state
-    target = loop_target(chart, rows[settled])
-    if target >= 0 and target != state and is_shift(graph, chart, state, target) != SHIFTED:
-        return UNSLICEABLE
-    full = DEAD
-    if room < trie.deepest:
-        full = row_at(graph, chart, rows, state, room, room, settled)
-        if full < DEAD:
-            return full
-        if full == DEAD:
-            return UNSLICEABLE
-        if goes_on(chart, row, full):
-            ever = loops_behind(graph, chart, loop_slice, full)
-            return ever if ever < 0 else ENDLESS if ever else UNSLICEABLE
+    rows = np.empty(trie.deepest + 1, np.int32)
+    code, room, settled, state, full = settle(graph, chart, state, rows)
+    if code != 0:
+        return code
+    if full >= 0 and goes_on(chart, rows[0], full):
+        ever = loops_behind(graph, chart, loop_slice, full)
+        return ever if ever < 0 else ENDLESS if ever else UNSLICEABLE
     for byte in range(256):
         common = chart.rows[rows[settled], byte]
         if common < 0 and not leaves_elsewhere(chart, rows, settled, full, byte):

@@ -62,6 +62,7 @@ from .loop_slice import (
     UNSLICEABLE,
     LoopSlice,
     follow_way,
+    settle,
     walk_slice,
     walk_span,
 )
@@ -332,7 +333,15 @@ def find_kind(graph: GraphArrays, chart: Chart, parts: MaskParts, state: Int, fo
         found[WALKED] = NONE
         return MADE
     found[WALKED] = kind
-    return MADE if has_slice(parts.loop_slice, found) else kind
+    if has_slice(parts.loop_slice, found):
+        return MADE
+    if kind == LOOP:
+        code = settle(graph, chart, state, np.empty(parts.trie.deepest + 1, np.int32))[0]
+        if code < 0:
+            return code
+        if code == UNSLICEABLE:
+            found[WALKED], kind = NONE, MADE
+    return kind
 
 
 @shared_njit

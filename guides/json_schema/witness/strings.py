@@ -25,7 +25,7 @@ from ..read.patterns import parse
 LONG = 1000
 """Minimum length of texts read by an automaton, and of members made by repeating a character."""
 MAX_ANSWERS = 10_000
-"""Maximum number of memberships that a `PatternLanguage` caches."""
+"""Maximum number of memberships, and of sets, that a `PatternLanguage` caches."""
 
 
 def examples(case: String, count: int) -> list[str]:
@@ -176,12 +176,15 @@ class StandInText(str):
 
 
 class PatternLanguage:
-    """Membership, emptiness and examples of sets of strings; memberships are cached."""
+    """Membership, emptiness and examples of sets of strings; memberships and emptiness are cached."""
 
     def __init__(self) -> None:
         # By identity of the sets, which are held: an object's names are tested again wherever it is part of another
         # object.
         self._answers: dict[tuple[int, str], tuple[String, bool]] = {}
+        # One of each sets that are equal: many objects of a schema have the same patterns for their names
+        self._equal: dict[String, String] = {}
+        self._empty: dict[String, bool] = {}
 
     def check(self, pattern: str) -> str | None:
         """Return the reason why an ECMA-262 pattern cannot be used, or None."""
@@ -201,18 +204,28 @@ class PatternLanguage:
             return within and text not in case.excluded and (case.quote is None or bool(case.quote.places(text)))
         known = self._answers.get((id(case), text))
         if known is None:
-            if len(self._answers) >= MAX_ANSWERS:
+            if max(len(self._answers), len(self._equal)) >= MAX_ANSWERS:
                 self._answers.clear()
-            known = self._answers[id(case), text] = case, is_member(case, text)
+                self._equal.clear()
+            equal = self._equal.setdefault(case, case)
+            known = self._answers.get((id(equal), text)) or (equal, is_member(equal, text))
+            self._answers[id(equal), text] = known
+            self._answers[id(case), text] = case, known[1]
         return known[1]
 
     def is_empty(self, case: String) -> bool:
-        """Test whether the set is empty.
-
-        Several unanchored patterns often all match in the concatenation of a match of each.
-        """
+        """Test whether the set is empty. Raises LimitError."""
         if case.quote is not None:
             return False
+        known = self._empty.get(case)
+        if known is None:
+            if len(self._empty) >= MAX_ANSWERS:
+                self._empty.clear()
+            known = self._empty[case] = self._has_no_member(case)
+        return known
+
+    def _has_no_member(self, case: String) -> bool:
+        """Test for `is_empty`. Several unanchored patterns often all match in the concatenation of a match of each."""
         if case.values is None and len(case.patterns) > 1:
             texts = [_brief_match(pattern, 0, None) for pattern in sorted(case.patterns)]
             found = [text for text in texts if text is not None]

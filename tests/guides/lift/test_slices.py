@@ -16,6 +16,7 @@ from trellm.kernels.trie.branches import Branches
 from trellm.kernels.trie.loop_slice import BYTE, DEPTH, IS_EXIT, NEXT, NODE
 
 from ...thresholds import thresholds
+from ...watching import watched
 from ..naive_masks import naive_mask
 from ..support import Trie, VocabularyTables
 from .test_shortcuts import PATTERNS, SCHEMAS, SETS, check, vocabulary
@@ -140,3 +141,13 @@ def test_narrow_loops_are_those_read_token_by_token(pattern: str, monkeypatch: p
             if allowed in ([], [len(texts)]):
                 break
             state = guide.advance(state, random.choice([token for token in allowed if token < len(texts)]))
+
+
+def test_a_mask_that_is_begun_again_is_one_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows a string is worked out while its first mask is made; the vocabulary is divided for later ones."""
+    fresh = vocabulary()
+    members = {"a": {"type": "string", "pattern": "[a-z]+", "minLength": 3, "maxLength": 9}, "b": {"type": "array"}}
+    guide = JSONGuide({"properties": members, "required": ["a", "b"], "additionalProperties": False}, fresh)
+    divided = watched(monkeypatch, VocabularyTables.of(fresh)._slicing, "divided")
+    guide.mask(guide.read(guide.start, b'{"a":"'))
+    assert not divided
