@@ -20,6 +20,7 @@ import click
 from ..errors import GrammarError
 from .files import json_of, read_file
 from .flags import NumberType, TextType, WhitespaceType, with_options
+from .models import SMALL_FOLDER, is_small
 
 if TYPE_CHECKING:
     from ..engine.formats import NaturalSpelling
@@ -282,14 +283,15 @@ def _limits(work: int | None, memory: int | None, seconds: float | None) -> Limi
 
 
 def vocabulary_of(name: str) -> Vocabulary:
-    """Return the vocabulary of a tokenizer, named by model or folder. Raises UsageError."""
+    """Return the vocabulary of a tokenizer, named by model or folder; "small" is the package's. Raises UsageError."""
     import transformers
 
     from ..tokenizers_adapter import Vocabulary
 
     hub: Any = transformers
     try:
-        return Vocabulary.from_tokenizer(hub.AutoTokenizer.from_pretrained(name))
+        place = SMALL_FOLDER if is_small(name) else name
+        return Vocabulary.from_tokenizer(hub.AutoTokenizer.from_pretrained(place))
     except (OSError, ValueError) as error:
         first = [*str(error).strip().splitlines(), "no reason given"][0]
         raise click.UsageError(f"the tokenizer {name!r} cannot be loaded ({first}); give a name or a folder") from None

@@ -280,8 +280,7 @@ def _without_data(value: Any) -> Any:
 
 def _reason(name: str, shape: type[BaseModel]) -> str | None:
     """Return the reason why a field of other servers or of chats is unsupported; None for unknown names."""
-    of_chats = "only /v1/chat/completions has it" if name in getattr(shape, "OF_CHATS", ()) else None
-    return KNOWN.get(name, of_chats)
+    return KNOWN.get(name) or getattr(shape, "ELSEWHERE", {}).get(name)
 
 
 def _is_known(name: str, shape: type[BaseModel]) -> bool:

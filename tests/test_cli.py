@@ -259,6 +259,11 @@ class TestSchemas:
         assert main(["check", *asked, "--text", "ab", "--tokenizer", tokenizer]) == 1
         assert 'offset 1 expected <call>, found "b"' in capsys.readouterr().out
 
+    def test_the_tokenizer_of_the_small_model_has_its_name(self, tmp_path: Path) -> None:
+        file = tmp_path / "ids.lark"
+        file.write_text("start: <[2558]>")
+        assert main(["check", "--grammar", str(file), "--text", "<think>", "--tokenizer", "small"]) == 0
+
     def test_other_schemas_are_passed_as_resources(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         schema, named, unnamed = (tmp_path / name for name in ("schema.json", "named.json", "unnamed.json"))
         schema.write_text('{"items": {"$ref": "https://a.b/c"}}')
