@@ -26,11 +26,11 @@ from .engine.prompts.description import describe as describe_schema
 from .engine.results import values_of
 from .engine.structures import structure_of
 from .errors import OptionError, SchemaError, TrellmWarning
+from .guides.grammar import Grammar
 from .guides.limits import Limits
 from .guides.quoting.quotation import Quote
 
 if TYPE_CHECKING:
-    from .guides.grammar import Grammar
     from .guides.json_guide import Escapes, JSONGuide, Order, Spelling, Unenforced, Whitespace
     from .guides.quoting.source import Boundary, Span, WhiteSpace
 
@@ -189,8 +189,6 @@ def cfg(
     limits: of work and memory, see `Limits`
     Raises GrammarError, LanguageError, LimitError.
     """
-    from .guides.grammar import Grammar
-
     check_model(model, "generate.cfg", grammar)
     if not isinstance(grammar, Grammar):
         grammar = text_in_file(grammar, "generate.cfg: the grammar") if isinstance(grammar, Path) else grammar

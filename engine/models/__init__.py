@@ -12,19 +12,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from ...checks import brief, check_bool
 from ...elsewhere import LOADING, MODELS, missing, unknown_argument
 from ...errors import OptionError
+from ..downloads.registry import REGISTRY, pulled_file
+from .function import FunctionModel
+from .load_options import LoadOptions, lasting_place, path_of_file
 from .protocol import Model, Tokenizer
+from .zip_model import ZipModel
 
 if TYPE_CHECKING:
     from ...tokenizers_adapter import Vocabulary
     from .decoder import DecoderModel
     from .encoder_decoder import EncoderDecoderModel
-    from .function import FunctionModel
-    from .zip_model import ZipModel
 
 __all__ = ["Model", "Tokenizer", "from_function", "gguf", "pulled", "small", "transformers", "ziplm"]
 
@@ -87,7 +90,6 @@ def transformers(
         raise unknown_argument(name, LOADING, [*signature(transformers).parameters][1:-1])
     if all(hasattr(model, name) for name in ("model", "tokenizer", "task")):  # a pipeline
         model, tokenizer = model.model, model.tokenizer if tokenizer is None else tokenizer
-    from .load_options import LoadOptions, lasting_place
     from .loading import load, wrapped  # the first import takes two seconds
 
     options = LoadOptions(
@@ -131,8 +133,6 @@ def gguf(path: Any, tokenizer: Any = None, **options: Unpack[FileOptions]) -> De
     Raises ModelError, with the path, for a file that is missing, damaged, or contains an unsupported model; OptionError
     for an invalid path and without the package, VocabularyError for a tokenizer.
     """
-    from .load_options import path_of_file
-
     place = path_of_file(path)
     return _of_file(gguf, {"path": place}, place, tokenizer, options)
 
@@ -146,8 +146,6 @@ def pulled(name: str, tokenizer: Any = None, **options: Unpack[FileOptions]) -> 
 
     Raises ModelError for a model that is not pulled, OptionError for an invalid name, and the errors of `gguf`.
     """
-    from ..downloads.registry import REGISTRY, pulled_file
-
     place = pulled_file(name) if isinstance(name, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     if place is None:
         raise OptionError(
@@ -166,7 +164,6 @@ def _of_file(
         if name not in possible:
             raise unknown_argument(name, LOADING, possible)
     cache = check_bool(options.get("cache", True), "cache")
-    from .load_options import LoadOptions
     from .loading import loaded_gguf
 
     load = LoadOptions(**{name: value for name, value in options.items() if name != "cache"})
@@ -187,8 +184,6 @@ def from_function(
     tokenizer: anything with `encode(text) -> ids`; by default greedy longest match.
     some_logits: `some_logits(ids, tokens)` returns the logits of these tokens only, if that is cheaper.
     """
-    from .function import FunctionModel
-
     made = FunctionModel(logits, vocabulary, tokenizer, context, some_logits)
     asked = {"logits": logits, "vocabulary": vocabulary, "tokenizer": tokenizer, "context": context}
     return made.made_by(from_function, {**asked, "some_logits": some_logits}, is_shared=False)
@@ -201,8 +196,6 @@ def small(*, device: Any = None) -> DecoderModel:
     normal form, tool calls. docs/small-model.md describes its abilities and limits.
     device: device of the weights, by default the CPU
     """
-    from pathlib import Path
-
     from .loading import load_decoder
 
     made = load_decoder(Path(__file__).with_name("small"), device=device, dtype="float32")
@@ -215,8 +208,6 @@ def ziplm(text: str, *, alphabet: str | None = None, conversion: float = math.lo
     alphabet: characters of the vocabulary, by default those of `text` and of printable ASCII.
     conversion: nats per compressed byte; a higher one makes sampling greedier.
     """
-    from .zip_model import ZipModel
-
     asked = {"text": text, "alphabet": alphabet, "conversion": conversion}
     return ZipModel(text, alphabet, conversion).made_by(ziplm, asked)
 
