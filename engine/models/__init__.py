@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -32,23 +31,30 @@ if TYPE_CHECKING:
 __all__ = ["Model", "Tokenizer", "from_function", "gguf", "pulled", "small", "transformers", "ziplm"]
 
 
+class FileOptions(TypedDict, total=False):
+    """Options of `gguf` and `pulled`."""
+
+    cache: bool
+    device: Any
+    dtype: Any
+    kv_cache_dtype: str
+
+
+class ModelOptions(FileOptions, total=False):
+    """Options of `transformers`."""
+
+    revision: str | None
+    device_map: Any
+    attn_implementation: str | None
+    quantization_config: Any
+    trust_remote_code: bool
+    adapter: Any
+    adapters: Mapping[str, Any] | None
+    weights: str | None
+
+
 def transformers(
-    model: Any,
-    tokenizer: Any = None,
-    *,
-    cache: bool = True,
-    device: Any = None,
-    dtype: Any = None,
-    revision: str | None = None,
-    device_map: Any = None,
-    attn_implementation: str | None = None,
-    quantization_config: Any = None,
-    trust_remote_code: bool = False,
-    adapter: Any = None,
-    adapters: Mapping[str, Any] | None = None,
-    weights: str | None = None,
-    kv_cache_dtype: str = "auto",
-    **others: Any,
+    model: Any, tokenizer: Any = None, **options: Unpack[ModelOptions]
 ) -> DecoderModel | EncoderDecoderModel:
     """Load a model of the transformers library by name or path, or a `.gguf` path, or wrap a loaded model.
 
@@ -83,40 +89,35 @@ def transformers(
 
     Raises OptionError for an unsupported architecture and for failed loading, VocabularyError for a tokenizer.
     """
-    check_bool(cache, "cache")
-    if others.keys() == {"torch_dtype"} and dtype is None:  # transformers' former name of dtype
-        dtype = others.pop("torch_dtype")
-    for name in others:
-        raise unknown_argument(name, LOADING, [*signature(transformers).parameters][1:-1])
+    given: dict[str, Any] = {**options}
+    if given.get("dtype") is None and "torch_dtype" in given:  # transformers' former name of dtype
+        given["dtype"] = given.pop("torch_dtype")
+    cache, load_options = _checked(given, ModelOptions)
     if all(hasattr(model, name) for name in ("model", "tokenizer", "task")):  # a pipeline
         model, tokenizer = model.model, model.tokenizer if tokenizer is None else tokenizer
     from .loading import load, wrapped  # the first import takes two seconds
 
-    options = LoadOptions(
-        device=device, dtype=dtype, revision=revision, device_map=device_map, attn_implementation=attn_implementation,
-        quantization_config=quantization_config, trust_remote_code=trust_remote_code, adapter=adapter,
-        adapters=adapters, weights=weights, kv_cache_dtype=kv_cache_dtype,
-    )  # fmt: skip
     if isinstance(model, str) or hasattr(model, "__fspath__"):
-        asked = {"model": lasting_place(model), "tokenizer": tokenizer, "cache": cache, **options.asked}
-        loaded, tokenizer = load(model, tokenizer, options)
-        return wrapped(loaded, tokenizer, options, cache=cache).made_by(transformers, asked)
-    by_name = [name for name in options.given if name not in ("weights", "kv_cache_dtype", "adapters")]
+        asked = {"model": lasting_place(model), "tokenizer": tokenizer, "cache": cache, **load_options.asked}
+        loaded, tokenizer = load(model, tokenizer, load_options)
+        return wrapped(loaded, tokenizer, load_options, cache=cache).made_by(transformers, asked)
+    by_name = [name for name in load_options.given if name not in ("weights", "kv_cache_dtype", "adapters")]
     if by_name and hasattr(model, "config"):
         raise OptionError(
             f"{by_name[0]}= is for a model that is given by name; this one is loaded already, so load it as it "
             "is to be, or give its name"
         )
-    return wrapped(model, tokenizer, options, cache=cache, weights=options.weights)
+    return wrapped(model, tokenizer, load_options, cache=cache, weights=load_options.weights)
 
 
-class FileOptions(TypedDict, total=False):
-    """Options of `gguf` and `pulled`, a part of those of `transformers`."""
-
-    cache: bool
-    device: Any
-    dtype: Any
-    kv_cache_dtype: str
+def _checked(options: Mapping[str, Any], kind: Any) -> tuple[bool, LoadOptions]:
+    """Return `cache` and the other options. kind: their TypedDict. Raises OptionError, also for unknown names."""
+    possible = ["tokenizer", *kind.__annotations__]
+    for name in options:
+        if name not in possible:
+            raise unknown_argument(name, LOADING, possible)
+    cache = check_bool(options.get("cache", True), "cache")
+    return cache, LoadOptions(**{name: value for name, value in options.items() if name != "cache"})
 
 
 def gguf(path: Any, tokenizer: Any = None, **options: Unpack[FileOptions]) -> DecoderModel | EncoderDecoderModel:
@@ -159,14 +160,9 @@ def _of_file(
     maker: Callable[..., Any], asked: dict[str, Any], place: str, tokenizer: Any, options: FileOptions
 ) -> DecoderModel | EncoderDecoderModel:
     """Load a GGUF file, and record the function `maker` and its arguments for copies. Raises OptionError."""
-    possible = ["tokenizer", *FileOptions.__annotations__]
-    for name in options:
-        if name not in possible:
-            raise unknown_argument(name, LOADING, possible)
-    cache = check_bool(options.get("cache", True), "cache")
     from .loading import loaded_gguf
 
-    load = LoadOptions(**{name: value for name, value in options.items() if name != "cache"})
+    cache, load = _checked(options, FileOptions)
     model = loaded_gguf(place, tokenizer, load, cache=cache)
     return model.made_by(maker, {**asked, "tokenizer": tokenizer, "cache": cache, **load.asked})
 
