@@ -91,6 +91,14 @@ def test_threads_of_the_model_are_chosen() -> None:
     assert main(["generate", "-r", "a", "-p", "x", "--threads", "0"]) == 2
 
 
+def test_the_small_model_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of this name is another model."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["generate", "-m", "small", "-r", "[ab]", "-p", "x"]) == 0
+    Path("small").mkdir()
+    assert main(["generate", "-m", "small", "-r", "[ab]", "-p", "x"]) == 2
+
+
 def test_demo_names_the_constraints_that_it_uses() -> None:
     small = models.small()
     for example in demo_module.examples():
