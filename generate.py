@@ -26,11 +26,11 @@ from .engine.prompts.description import describe as describe_schema
 from .engine.results import values_of
 from .engine.structures import structure_of
 from .errors import OptionError, SchemaError, TrellmWarning
+from .guides.grammar import Grammar
 from .guides.limits import Limits
 from .guides.quoting.quotation import Quote
 
 if TYPE_CHECKING:
-    from .guides.grammar import Grammar
     from .guides.json_guide import Escapes, JSONGuide, Order, Spelling, Unenforced, Whitespace
     from .guides.quoting.source import Boundary, Span, WhiteSpace
 
@@ -52,8 +52,8 @@ class AroundOptions(TypedDict, total=False):
     frame: Around | FrameOption | None
 
 
-class JSONOptions(AroundOptions, total=False):
-    """Types of the options of `json`."""
+class JSONGuideOptions(TypedDict, total=False):
+    """Types of the options of `json` that its guide has."""
 
     order: Order
     whitespace: Whitespace
@@ -65,9 +65,21 @@ class JSONOptions(AroundOptions, total=False):
     max_cases: int
     contexts: Mapping[str, str | Sequence[str] | Quote] | None
     unenforced: Unenforced
+    limits: Limits | None
+
+
+class JSONOptions(AroundOptions, JSONGuideOptions, total=False):
+    """Types of the options of `json`."""
+
     describe: bool
     strict: bool
-    limits: Limits | None
+
+
+JSON_DEFAULTS: Mapping[str, Any] = {
+    **{"order": "schema", "whitespace": "flexible", "indent": 2, "escapes": "canonical", "spelling": "plain"},
+    **{"formats": True, "max_cases": 4096, "unenforced": "refuse", "describe": False, "strict": False},
+}
+"""Defaults of the options of `json`; of others None."""
 
 
 class QuoteOptions(AroundOptions, total=False):
@@ -189,8 +201,6 @@ def cfg(
     limits: of work and memory, see `Limits`
     Raises GrammarError, LanguageError, LimitError.
     """
-    from .guides.grammar import Grammar
-
     check_model(model, "generate.cfg", grammar)
     if not isinstance(grammar, Grammar):
         grammar = text_in_file(grammar, "generate.cfg: the grammar") if isinstance(grammar, Path) else grammar
@@ -312,25 +322,7 @@ def json(model: Model, schema: Mapping[str, Any] | bool | str, **options: Unpack
 def json(model: Model, schema: Callable[..., Any], **options: Unpack[JSONOptions]) -> Generator[dict[str, Any]]: ...
 @overload
 def json(model: Model, schema: Any, **options: Unpack[JSONOptions]) -> Generator[Any]: ...
-def json(
-    model: Model,
-    schema: Any,
-    *,
-    order: Order = "schema",
-    whitespace: Whitespace = "flexible",
-    indent: int = 2,
-    escapes: Escapes = "canonical",
-    spelling: Spelling = "plain",
-    resources: Mapping[str, Any] | None = None,
-    formats: bool = True,
-    max_cases: int = 4096,
-    contexts: Mapping[str, str | Sequence[str] | Quote] | None = None,
-    unenforced: Unenforced = "refuse",
-    describe: bool = False,
-    strict: bool = False,
-    limits: Limits | None = None,
-    **around: Unpack[AroundOptions],
-) -> Generator[Any]:
+def json(model: Model, schema: Any, **options: Unpack[JSONOptions]) -> Generator[Any]:
     """Generate JSON that satisfies a schema. Value: of the type of `schema`. after, thinking, frame: see `regex`.
 
     schema: a JSON Schema as a dict, as JSON text, as the `pathlib.Path` of a file, or True (the value is that of
@@ -351,33 +343,22 @@ def json(
     Raises SchemaError, LimitError, OptionError.
     """
     check_model(model, "generate.json", schema)
-    check_bool(describe, "describe")
-    _check_contexts(contexts)
+    given: dict[str, Any] = {**JSON_DEFAULTS, **options}
+    own = {name: given.pop(name) for name in JSONGuideOptions.__annotations__ if name in given}
+    describe, strict = (check_bool(given.pop(name), name) for name in ("describe", "strict"))
+    around = _around(cast("AroundOptions", given))
+    _check_contexts(own.get("contexts"))
+    own |= {"indent": check_int(own["indent"], "indent", 0, 16), "max_cases": check_int(own["max_cases"], "max_cases")}
     structure = structure_of(text_in_file(schema, "generate.json: the schema") if isinstance(schema, Path) else schema)
-    guide = guides.JSONGuide(
-        structure.schema,
-        model.vocabulary,
-        order=order,
-        whitespace=whitespace,
-        indent=check_int(indent, "indent", 0, 16),
-        escapes=escapes,
-        spelling=spelling,
-        resources=resources,
-        formats=formats,
-        max_cases=check_int(max_cases, "max_cases"),
-        contexts=contexts,
-        unenforced=unenforced,
-        limits=limits,
-    )
+    guide = guides.JSONGuide(structure.schema, model.vocabulary, **own)
     _tell_strange(guide, strict)
     description = describe_schema(structure.schema) if describe else ""
     about: Any = {"description": description, "natural": natural_of(structure.schema)}
-    return Generator(model, guide, structure.convert, limits, **about, **_around(around))
+    return Generator(model, guide, structure.convert, own.get("limits"), **about, **around)
 
 
 def _tell_strange(guide: JSONGuide, strict: bool) -> None:
     """Warn of keywords that resemble those of JSON Schema. Raises SchemaError for them if `strict`."""
-    check_bool(strict, "strict")
     for each in guide.strange_keywords:
         if strict:
             raise SchemaError(each.reason, each.pointer)

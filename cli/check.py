@@ -7,6 +7,7 @@ from typing import Any, TextIO
 
 import click
 
+from ..engine.structures import structure_of
 from ..errors import LimitError
 from .constraint import ConstraintOptions, constraint_options, vocabulary_of
 from .flags import TextType
@@ -89,7 +90,6 @@ def check(
 
 def _broken(constraint: ConstraintOptions, text: str) -> str:
     """Return a line about the violated keyword; "" if the text is not JSON."""
-    from ..engine.structures import structure_of
     from ..guides.quoting.quotation import Quote
     from .violation import violation
 

@@ -17,9 +17,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar,
 
 import click
 
+from .. import guides
+from ..engine.formats import format_of, natural_of
+from ..engine.structures import structure_of
 from ..errors import GrammarError
 from .files import json_of, read_file
 from .flags import NumberType, TextType, WhitespaceType, with_options
+from .models import SMALL_FOLDER, is_small
 
 if TYPE_CHECKING:
     from ..engine.formats import NaturalSpelling
@@ -48,13 +52,11 @@ class TagOption:
 
     def guide(self, vocabulary: Vocabulary, limits: Limits | None) -> Any:
         """Return the guide of the text between the markers."""
-        from ..guides import CFGGuide, JSONGuide, RegexGuide
-
         if self.kind == "json":
-            return JSONGuide(json.loads(self.text), vocabulary, limits=limits)
+            return guides.JSONGuide(json.loads(self.text), vocabulary, limits=limits)
         if self.kind == "regex":
-            return RegexGuide(self.text, vocabulary, limits=limits)
-        return CFGGuide(self.text, vocabulary, None, self.kind, limits=limits)
+            return guides.RegexGuide(self.text, vocabulary, limits=limits)
+        return guides.CFGGuide(self.text, vocabulary, None, self.kind, limits=limits)
 
 
 def read_tags(
@@ -187,9 +189,6 @@ class ConstraintOptions:
     @property
     def natural(self) -> NaturalSpelling | None:
         """Natural spelling of the format's values, or of those of a scalar schema."""
-        from ..engine.formats import format_of, natural_of
-        from ..engine.structures import structure_of
-
         if self.kind is not None:
             return format_of(FORMATS[self.kind]).natural
         return None if self.structure is None else natural_of(structure_of(self.structure).schema)
@@ -224,21 +223,17 @@ class ConstraintOptions:
         as_read: accept any equivalent JSON, unless options say otherwise
         special: resolves a marker to a special token, or None
         """
-        from ..guides import CFGGuide, ChoiceGuide, JSONGuide, RegexGuide, SubstringGuide
-
         limits = self.limits
         if self.tags:
             return guide_of(self.tags, vocabulary, limits, special)
         if self.documents:
             boundary = self.boundary or "word"
-            return SubstringGuide(
+            return guides.SubstringGuide(
                 self.documents, vocabulary, boundary=boundary, none_text=self.none_text, limits=limits
             )
         if self.structure is not None:
-            from ..engine.structures import structure_of
-
             usual = "any" if as_read else "flexible"
-            return JSONGuide(
+            return guides.JSONGuide(
                 structure_of(self.structure).schema,
                 vocabulary,
                 order=self.order or ("any" if as_read else "schema"),
@@ -251,19 +246,17 @@ class ConstraintOptions:
                 limits=limits,
             )
         if self.grammar is not None:
-            return CFGGuide(
+            return guides.CFGGuide(
                 self.grammar, vocabulary, self.start, self.syntax or "auto", self.contexts or None, limits=limits
             )
         if self.pattern is not None:
-            return RegexGuide(self.pattern, vocabulary, self.flags, self.dialect, limits=limits)
+            return guides.RegexGuide(self.pattern, vocabulary, self.flags, self.dialect, limits=limits)
         if self.kind is None:
-            return ChoiceGuide(self.choices, vocabulary, limits=limits)
-        from ..engine.formats import format_of
-
+            return guides.ChoiceGuide(self.choices, vocabulary, limits=limits)
         written = format_of(FORMATS[self.kind])
         if written.pattern is None:
-            return ChoiceGuide(written.choices, vocabulary, limits=limits)
-        return RegexGuide(written.pattern, vocabulary, limits=limits)
+            return guides.ChoiceGuide(written.choices, vocabulary, limits=limits)
+        return guides.RegexGuide(written.pattern, vocabulary, limits=limits)
 
 
 _MAX_WORK = "Most steps of work that the constraint may take at a time; 60 million, the default, are about a second."
@@ -282,14 +275,15 @@ def _limits(work: int | None, memory: int | None, seconds: float | None) -> Limi
 
 
 def vocabulary_of(name: str) -> Vocabulary:
-    """Return the vocabulary of a tokenizer, named by model or folder. Raises UsageError."""
+    """Return the vocabulary of a tokenizer, named by model or folder; "small" is the package's. Raises UsageError."""
     import transformers
 
     from ..tokenizers_adapter import Vocabulary
 
     hub: Any = transformers
     try:
-        return Vocabulary.from_tokenizer(hub.AutoTokenizer.from_pretrained(name))
+        place = SMALL_FOLDER if is_small(name) else name
+        return Vocabulary.from_tokenizer(hub.AutoTokenizer.from_pretrained(place))
     except (OSError, ValueError) as error:
         first = [*str(error).strip().splitlines(), "no reason given"][0]
         raise click.UsageError(f"the tokenizer {name!r} cannot be loaded ({first}); give a name or a folder") from None

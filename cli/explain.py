@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .. import guides
+from ..engine.structures import structure_of
 from ..errors import LimitError
 from .constraint import ConstraintOptions, constraint_options, vocabulary_of
 from .flags import TextType, in_flags
@@ -88,16 +90,12 @@ def explain(
 
 
 def _keywords(constraint: ConstraintOptions) -> str:
-    from ..guides import JSONGuide
-
     guide = replace(constraint, unenforced="allow").guide_of_text()
-    assert isinstance(guide, JSONGuide)
+    assert isinstance(guide, guides.JSONGuide)
     return "\n".join(map(str, guide.coverage))
 
 
 def _overview(constraint: ConstraintOptions, vocabulary: Vocabulary | None, limit: int) -> str:
-    from ..engine.structures import structure_of
-    from ..guides import CFGGuide
     from ..guides.json_schema import CompiledSchema
     from ..guides.json_schema.outline import Outline
     from ..guides.regular_guide import RegularGuide
@@ -108,7 +106,7 @@ def _overview(constraint: ConstraintOptions, vocabulary: Vocabulary | None, limi
         schema.check_has_instance()
         return str(Outline(schema, limit))
     guide = constraint.guide_of_text(vocabulary)
-    if isinstance(guide, CFGGuide):
+    if isinstance(guide, guides.CFGGuide):
         return str(guide.grammar).rstrip("\n")
     assert isinstance(guide, RegularGuide)
     states = range(len(guide.minimal(limit).dfa))

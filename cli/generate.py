@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
+from .. import guides
 from ..checks import shown
 from ..engine.loading_options import LoadingOptions
 from ..errors import TrellmError
@@ -485,14 +486,13 @@ def _generator(
     from ..engine.decode.frames import After, frame_of, special_token
     from ..engine.extraction import Extractor
     from ..engine.generator import Generator
-    from ..guides import SubstringGuide
 
     special = partial(special_token, model)
     guide = None if constraint.is_free else constraint.guide(model.vocabulary, special=special)
     limits = constraint.limits
     after = After.of(chatting.after, chatting.thinking)
     frame = frame_of(chatting.frame)
-    if isinstance(guide, SubstringGuide):
+    if isinstance(guide, guides.SubstringGuide):
         return Extractor(model, guide, limits=limits, after=after, frame=frame)
     description = prompts.describe(constraint.structure) if is_described else ""
     about: Any = {"frame": frame, "natural": constraint.natural, "description": description}

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 ZIP = "ziplm:"
 SMALL = "small"
 """Name of the package's model among others."""
+SMALL_FOLDER = Path(__file__).parents[1] / "engine" / "models" / "small"  # located without importing the engine
 
 
 _LOADING = (
@@ -45,6 +46,11 @@ _LOADING = (
     ),
 )
 loading_options = grouped(LoadingOptions, "loading", _LOADING)
+
+
+def is_small(name: str | None) -> bool:
+    """Test whether a name is that of the package's small model, which a folder of this name hides."""
+    return name is None or (name == SMALL and not os.path.exists(name))
 
 
 def check_model(name: str | None, loading: LoadingOptions) -> None:
@@ -81,13 +87,14 @@ def _use_threads(context: click.Context, option: click.Parameter, count: int | N
 
 
 def load_model(name: str | None, loading: LoadingOptions | None = None) -> Model:
-    """Load `ziplm:FILE`, a name, folder or GGUF file, or None for the package's small model.
+    """Load `ziplm:FILE`, a name, folder or GGUF file; None or "small" for the package's small model.
 
     A folder takes precedence over a pulled model of the same name, and that over one of the Hub.
     """
     from ..engine import models
 
     loading = loading or LoadingOptions()
+    name = None if is_small(name) else name
     check_model(name, loading)
     if name is None:
         try:
@@ -129,7 +136,7 @@ def _zip_model(path: str) -> Model:
 
 @dataclass(frozen=True)
 class ListedModel:
-    """A listed model. name: for --model, except for the small one, the default; source: "package", "pulled" or "hub"
+    """A listed model. name: for --model, by default the small one; source: "package", "pulled" or "hub"
 
     revision: of the Hub, unless it is the name's default; size: bytes; path: a folder or a file
     """
@@ -164,11 +171,10 @@ def list_models(as_json: bool) -> None:
 
 
 def _found() -> list[ListedModel]:
-    small = Path(__file__).parents[1] / "engine" / "models" / "small"  # located without importing the engine
-    size = sum(file.stat().st_size for file in small.iterdir())
+    size = sum(file.stat().st_size for file in SMALL_FOLDER.iterdir())
     pulled = [(row, place) for row in REGISTRY.values() if (place := pulled_path(row)) is not None]
     return [
-        ListedModel(SMALL, "package", None, size, str(small)),
+        ListedModel(SMALL, "package", None, size, str(SMALL_FOLDER)),
         *(ListedModel(row.name, "pulled", None, row.size, str(place)) for row, place in pulled),
         *(ListedModel(each.name, "hub", each.revision, each.size, str(each.path)) for each in cached_models()),
     ]

@@ -21,7 +21,7 @@ from ..engine.loading_options import LoadingOptions
 from ..errors import OptionError
 from .ending import ending
 from .flags import NumberType, SizeType, grouped
-from .models import SMALL, ZIP, check_model, known_bytes, load_model, loading_options, threads_option
+from .models import SMALL, ZIP, check_model, is_small, known_bytes, load_model, loading_options, threads_option
 from .warmup import warm
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class NamedModel:
             name = text = given
         if not (name and text):
             raise click.UsageError(f"{given!r}: expected MODEL or NAME=MODEL, as in chat=Qwen/Qwen3-8B")
-        return cls(name, None if text == SMALL and not os.path.exists(text) else text)
+        return cls(name, None if is_small(text) else text)
 
 
 def _named(given: tuple[str, ...], name: str | None) -> list[NamedModel]:

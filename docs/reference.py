@@ -160,13 +160,15 @@ def options(parameter: inspect.Parameter) -> list[inspect.Parameter]:
     """What `**options: Unpack[...]` stands for: the names of that class, with the defaults of `Options`."""
     home = import_module("trellm.engine.options")
     kind = str(parameter.annotation).removeprefix("Unpack[").removesuffix("]")
-    if kind == "FileOptions":  # of which `transformers` has all
-        models = import_module("trellm.engine.models")
-        known = inspect.signature(models.transformers).parameters
-        return [known[name] for name in models.FileOptions.__annotations__]
+    models = import_module("trellm.engine.models")
+    if hasattr(models, kind):
+        known = inspect.signature(models.LoadOptions).parameters
+        cache = inspect.Parameter("cache", inspect.Parameter.KEYWORD_ONLY, default=True)
+        return [known.get(name, cache) for name in getattr(models, kind).__annotations__]
     if not hasattr(home, kind):  # those of `generate`, where nothing is what is not given
-        names = getattr(import_module("trellm.generate"), kind).__annotations__
-        known = {"frame": "auto"}
+        generate = import_module("trellm.generate")
+        names = getattr(generate, kind).__annotations__
+        known = {"frame": "auto", **(generate.JSON_DEFAULTS if kind == "JSONOptions" else {})}
         return [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=known.get(name)) for name in names]
     defaults = inspect.signature(home.Options).parameters
     return [defaults[name] for name in getattr(home, kind).__annotations__]

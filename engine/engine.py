@@ -129,6 +129,11 @@ class Engine:
         return any(call.groups or call.is_waiting for call in list(self._loop.calls))
 
     @property
+    def is_closed(self) -> bool:
+        """True once `close` was called."""
+        return self._is_closed
+
+    @property
     def held_bytes(self) -> int:
         """Bytes that running sequences hold. Shared blocks count once."""
         return self._loop.held_blocks * self.model.block_bytes + self._loop.held_slots * self.model.state_bytes
@@ -160,7 +165,10 @@ class Engine:
         return self
 
     def watch(self, told: Callable[[], None]) -> None:
-        """Register a function to be called in the engine's own thread after each step. Steps wait for it."""
+        """Register a function to be called in the engine's own thread after each step, and once by `close`.
+
+        Steps wait for it.
+        """
         self._watchers = [*self._watchers, told]
 
     def unwatch(self, told: Callable[[], None]) -> None:
@@ -183,6 +191,8 @@ class Engine:
         self.tell()
         if _engine_of(self.model) is self:
             _forget(self.model)
+        for told in self._watchers:
+            told()
 
     def enter(self, requests: Sequence[Request], limit: int) -> Call:
         """Submit requests with at most `limit` sequences at once. Raises OptionError if one can never fit."""

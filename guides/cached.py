@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import is_dataclass
 from functools import lru_cache, wraps
+from itertools import islice
 from operator import attrgetter
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 import numpy as np
 
@@ -84,6 +85,66 @@ def cached_growing(
         return cast("Callable[Given, Value]", once)
 
     return decorate
+
+
+WEIGHED_AT_ONCE = 1
+"""Values weighed again, besides the new one, whenever a value is added: values may grow while they are used."""
+
+
+class LRUCache(Generic[Value]):
+    """An LRU cache bounded by count and memory; safe between threads and under KeyboardInterrupt.
+
+    weigh: the bytes that a value holds now
+    most: the most values kept
+    most_bytes: the most bytes kept, by the last known weights; the newest value is always kept
+
+    Values should contain no reference cycles: only the cyclic garbage collector would free them after eviction.
+    """
+
+    def __init__(self, weigh: Callable[[Value], int], most: int, most_bytes: int) -> None:
+        self._weigh = weigh
+        self.most = most
+        self.most_bytes = most_bytes
+        # Ordered by last use, and by last weighing; the oldest comes first. Comparing keys runs Python code, which
+        # KeyboardInterrupt may end: then a value may lack a weight, or a weight its value.
+        self._values: dict[Hashable, Value] = {}
+        self._weights: dict[Hashable, int] = {}
+        self._lock = new_lock()
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, key: Hashable) -> Value | None:
+        """Return the value of a key, None if it is not cached."""
+        with self._lock:
+            value = self._values.pop(key, None)
+            if value is not None:
+                self._values[key] = value
+            return value
+
+    def add(self, key: Hashable, value: Value, instead: Value | None = None) -> Value:
+        """Add a value, evict others beyond the bounds, and return the cached value, which may be another thread's.
+
+        instead: a known value of the key, which the new one replaces
+        """
+        with self._lock:
+            found = self._values.pop(key, instead)
+            if found is not instead and found is not None:
+                value = found
+            self._values[key] = value
+            for weighed in (key, *islice(self._weights, WEIGHED_AT_ONCE)):
+                self._weights.pop(weighed, None)
+                if weighed in self._values:
+                    self._weights[weighed] = self._weigh(self._values[weighed])
+            while len(self._values) > 1 and (len(self._values) > self.most or self._total > self.most_bytes):
+                forgotten = next(iter(self._values))
+                self._weights.pop(forgotten, None)
+                del self._values[forgotten]
+            return value
+
+    @property
+    def _total(self) -> int:
+        return sum(self._weights.values())
 
 
 def held_bytes(value: object, enough: int) -> int:

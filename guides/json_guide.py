@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import marshal
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property
-from itertools import islice
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from ..checks import check_choice, check_mapping
 from ..errors import LimitError, OptionError, SchemaError
 from ..tokenizers_adapter import Vocabulary
 from .arguments import states_of, vocabulary_of
+from .cached import LRUCache
 from .chart.automaton import ChartAutomaton
 from .distinct.distinct_guide import DistinctGuide
 from .graph.array_graph import span_of
@@ -40,72 +40,9 @@ from .json_schema.read.subschema import parsed, without
 from .lift.lifted_guide import LiftedGuide
 from .lift.tables import VocabularyTables
 from .limits import Limits, Meter, check_cancelled
-from .locks import new_lock
 from .pictures import MAX_PICTURED, Drawable, Picture, PictureBuilder, refuse_tokens, shortened
 from .quoting.quotation import Quote
 from .quoting.source import Span
-
-Value = TypeVar("Value")
-
-WEIGHED_AT_ONCE = 1
-"""Values weighed again, besides the new one, whenever a value is added: values may grow while they are used."""
-
-
-class LRUCache(Generic[Value]):
-    """An LRU cache bounded by count and memory; safe between threads and under KeyboardInterrupt.
-
-    weigh: the bytes that a value holds now
-    most: the most values kept
-    most_bytes: the most bytes kept, by the last known weights; the newest value is always kept
-
-    Values should contain no reference cycles: only the cyclic garbage collector would free them after eviction.
-    """
-
-    def __init__(self, weigh: Callable[[Value], int], most: int, most_bytes: int) -> None:
-        self._weigh = weigh
-        self.most = most
-        self.most_bytes = most_bytes
-        # Ordered by last use, and by last weighing; the oldest comes first. Comparing keys runs Python code, which
-        # KeyboardInterrupt may end: then a value may lack a weight, or a weight its value.
-        self._values: dict[Hashable, Value] = {}
-        self._weights: dict[Hashable, int] = {}
-        self._lock = new_lock()
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def get(self, key: Hashable) -> Value | None:
-        """Return the value of a key, None if it is not cached."""
-        with self._lock:
-            value = self._values.pop(key, None)
-            if value is not None:
-                self._values[key] = value
-            return value
-
-    def add(self, key: Hashable, value: Value, instead: Value | None = None) -> Value:
-        """Add a value, evict others beyond the bounds, and return the cached value, which may be another thread's.
-
-        instead: a known value of the key, which the new one replaces
-        """
-        with self._lock:
-            found = self._values.pop(key, instead)
-            if found is not instead and found is not None:
-                value = found
-            self._values[key] = value
-            for weighed in (key, *islice(self._weights, WEIGHED_AT_ONCE)):
-                self._weights.pop(weighed, None)
-                if weighed in self._values:
-                    self._weights[weighed] = self._weigh(self._values[weighed])
-            while len(self._values) > 1 and (len(self._values) > self.most or self._total > self.most_bytes):
-                forgotten = next(iter(self._values))
-                self._weights.pop(forgotten, None)
-                del self._values[forgotten]
-            return value
-
-    @property
-    def _total(self) -> int:
-        return sum(self._weights.values())
-
 
 MAX_REMEMBERED = 256
 # Guides that are evicted leave memory to later ones, several times faster than fresh memory from the system.

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, NoReturn, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 from starlette.requests import Request
 
 from ..checks import brief, lone_surrogate, repeated_name, shown
@@ -231,12 +232,7 @@ def refusal(error: ValidationError, value: Any, shape: type[BaseModel]) -> ApiEr
     if error.error_count() > MAX_MISTAKES:
         said = f"the body has {error.error_count():,} mistakes, such as unknown fields or values of wrong types"
         return ApiError(f"{said}; docs/serve.md lists the fields", code="invalid_value")
-    found = [(place_in(value, each["loc"]), each) for each in error.errors(include_url=False, include_context=False)]
-    # For an object of an unknown type, only the type is reported.
-    strange = {place[:-1] for place, each in found if place[-1:] == ("type",) and each["type"] == "literal_error"}
-    found = [each for each in found if each[0][-1:] == ("type",) or each[0][:-1] not in strange]
-    unlikely = _unlikely(value, [(each["loc"], each["type"]) for _, each in found])
-    found = [each for each in found if each[1]["loc"][:-1] not in unlikely]
+    found = _mistakes(error, value)
     unknown = [each for each in found if each[1]["type"] == "extra_forbidden"]
     place, first = max(unknown or found, key=lambda each: len(each[0]))
     kind, said = first["type"], str(first["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
@@ -255,6 +251,16 @@ def refusal(error: ValidationError, value: Any, shape: type[BaseModel]) -> ApiEr
         return ApiError(said, code="invalid_value")
     told = shown(_without_data(given))
     return ApiError(f"{what}={told}: {said[:1].lower()}{said[1:]}", place, code="invalid_value")
+
+
+def _mistakes(error: ValidationError, value: Any) -> list[tuple[tuple[str | int, ...], ErrorDetails]]:
+    """Return the mistakes with their places, without those of union alternatives that were not meant."""
+    found = [(place_in(value, each["loc"]), each) for each in error.errors(include_url=False, include_context=False)]
+    # For an object of an unknown type, only the type is reported.
+    strange = {place[:-1] for place, each in found if place[-1:] == ("type",) and each["type"] == "literal_error"}
+    found = [each for each in found if each[0][-1:] == ("type",) or each[0][:-1] not in strange]
+    unlikely = _unlikely(value, [(each["loc"], each["type"]) for _, each in found])
+    return [each for each in found if each[1]["loc"][:-1] not in unlikely]
 
 
 def _why_no_part(given: Any, said: str) -> str | None:
@@ -280,8 +286,7 @@ def _without_data(value: Any) -> Any:
 
 def _reason(name: str, shape: type[BaseModel]) -> str | None:
     """Return the reason why a field of other servers or of chats is unsupported; None for unknown names."""
-    of_chats = "only /v1/chat/completions has it" if name in getattr(shape, "OF_CHATS", ()) else None
-    return KNOWN.get(name, of_chats)
+    return KNOWN.get(name) or getattr(shape, "ELSEWHERE", {}).get(name)
 
 
 def _is_known(name: str, shape: type[BaseModel]) -> bool:

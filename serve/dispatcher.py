@@ -15,6 +15,7 @@ from ..errors import Cancelled
 from .telemetry import ModelMetrics
 
 SHUT_DOWN = "the server is being shut down"
+CLOSED = "the engine of the model was closed"
 GATHERED = 1 / 60
 """Seconds between two messages of texts that only grow, the period of a screen refresh. A message costs as much as a
 token or two of a small model. The start and end of a text are sent at once."""
@@ -154,10 +155,14 @@ class Dispatcher:
             self._forget(several)
         for each in several:
             each.cursor.handle.cancel()
-            each.end(Cancelled(SHUT_DOWN))
+            each.end(Cancelled(CLOSED if self._engine.is_closed else SHUT_DOWN))
 
     def _stepped(self) -> None:
-        """Collect news after a step, in the engine's thread."""
+        """Collect news after a step, in the engine's thread; end all texts once the engine is closed."""
+        if self._engine.is_closed:
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self.cut)
+            return
         self._metrics.step_seconds.observe(self._engine.step_seconds)
         self._collect()
 

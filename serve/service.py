@@ -17,11 +17,11 @@ from ..engine.prompts import describe
 from ..engine.prompts.arguments import Message, Prompt, is_chat
 from ..engine.prompts.description import with_description
 from ..engine.prompts.encoding import ChatEncoder, Extras, ids_of, written
-from ..errors import MediaError, OptionError, TrellmError
+from ..errors import Cancelled, MediaError, OptionError, TrellmError
 from .constraints.compiler import ConstraintCompiler, weight
 from .constraints.constraint import ConstraintSpec
-from .dispatcher import Dispatcher
-from .errors import ApiError, Place, of_constraint, of_request, too_long
+from .dispatcher import CLOSED, Dispatcher
+from .errors import ApiError, Place, of_any, of_constraint, of_request, too_long
 from .hosting.shared import SharedState, is_large
 from .settings import MEDIA_BODY, TEXT_BODY
 from .telemetry import ModelMetrics
@@ -110,6 +110,8 @@ class Service:
 
         place: the field that requests them
         """
+        if self.engine.is_closed:
+            raise of_any(Cancelled(CLOSED))
         self.shared.check_room(texts, place)
         self._admitted += 1
         self.release(-texts)

@@ -91,6 +91,14 @@ def test_threads_of_the_model_are_chosen() -> None:
     assert main(["generate", "-r", "a", "-p", "x", "--threads", "0"]) == 2
 
 
+def test_the_small_model_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of this name is another model."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["generate", "-m", "small", "-r", "[ab]", "-p", "x"]) == 0
+    Path("small").mkdir()
+    assert main(["generate", "-m", "small", "-r", "[ab]", "-p", "x"]) == 2
+
+
 def test_demo_names_the_constraints_that_it_uses() -> None:
     small = models.small()
     for example in demo_module.examples():
@@ -258,6 +266,11 @@ class TestSchemas:
             assert capsys.readouterr().out
         assert main(["check", *asked, "--text", "ab", "--tokenizer", tokenizer]) == 1
         assert 'offset 1 expected <call>, found "b"' in capsys.readouterr().out
+
+    def test_the_tokenizer_of_the_small_model_has_its_name(self, tmp_path: Path) -> None:
+        file = tmp_path / "ids.lark"
+        file.write_text("start: <[2558]>")
+        assert main(["check", "--grammar", str(file), "--text", "<think>", "--tokenizer", "small"]) == 0
 
     def test_other_schemas_are_passed_as_resources(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         schema, named, unnamed = (tmp_path / name for name in ("schema.json", "named.json", "unnamed.json"))

@@ -11,41 +11,50 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from inspect import signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from ...checks import brief, check_bool
 from ...elsewhere import LOADING, MODELS, missing, unknown_argument
 from ...errors import OptionError
+from ..downloads.registry import REGISTRY, pulled_file
+from .function import FunctionModel
+from .load_options import LoadOptions, lasting_place, path_of_file
 from .protocol import Model, Tokenizer
+from .zip_model import ZipModel
 
 if TYPE_CHECKING:
     from ...tokenizers_adapter import Vocabulary
     from .decoder import DecoderModel
     from .encoder_decoder import EncoderDecoderModel
-    from .function import FunctionModel
-    from .zip_model import ZipModel
 
 __all__ = ["Model", "Tokenizer", "from_function", "gguf", "pulled", "small", "transformers", "ziplm"]
 
 
+class FileOptions(TypedDict, total=False):
+    """Options of `gguf` and `pulled`."""
+
+    cache: bool
+    device: Any
+    dtype: Any
+    kv_cache_dtype: str
+
+
+class ModelOptions(FileOptions, total=False):
+    """Options of `transformers`."""
+
+    revision: str | None
+    device_map: Any
+    attn_implementation: str | None
+    quantization_config: Any
+    trust_remote_code: bool
+    adapter: Any
+    adapters: Mapping[str, Any] | None
+    weights: str | None
+
+
 def transformers(
-    model: Any,
-    tokenizer: Any = None,
-    *,
-    cache: bool = True,
-    device: Any = None,
-    dtype: Any = None,
-    revision: str | None = None,
-    device_map: Any = None,
-    attn_implementation: str | None = None,
-    quantization_config: Any = None,
-    trust_remote_code: bool = False,
-    adapter: Any = None,
-    adapters: Mapping[str, Any] | None = None,
-    weights: str | None = None,
-    kv_cache_dtype: str = "auto",
-    **others: Any,
+    model: Any, tokenizer: Any = None, **options: Unpack[ModelOptions]
 ) -> DecoderModel | EncoderDecoderModel:
     """Load a model of the transformers library by name or path, or a `.gguf` path, or wrap a loaded model.
 
@@ -80,41 +89,35 @@ def transformers(
 
     Raises OptionError for an unsupported architecture and for failed loading, VocabularyError for a tokenizer.
     """
-    check_bool(cache, "cache")
-    if others.keys() == {"torch_dtype"} and dtype is None:  # transformers' former name of dtype
-        dtype = others.pop("torch_dtype")
-    for name in others:
-        raise unknown_argument(name, LOADING, [*signature(transformers).parameters][1:-1])
+    given: dict[str, Any] = {**options}
+    if given.get("dtype") is None and "torch_dtype" in given:  # transformers' former name of dtype
+        given["dtype"] = given.pop("torch_dtype")
+    cache, load_options = _checked(given, ModelOptions)
     if all(hasattr(model, name) for name in ("model", "tokenizer", "task")):  # a pipeline
         model, tokenizer = model.model, model.tokenizer if tokenizer is None else tokenizer
-    from .load_options import LoadOptions, lasting_place
     from .loading import load, wrap  # the first import takes two seconds
 
-    options = LoadOptions(
-        device=device, dtype=dtype, revision=revision, device_map=device_map, attn_implementation=attn_implementation,
-        quantization_config=quantization_config, trust_remote_code=trust_remote_code, adapter=adapter,
-        adapters=adapters, weights=weights, kv_cache_dtype=kv_cache_dtype,
-    )  # fmt: skip
     if isinstance(model, str) or hasattr(model, "__fspath__"):
-        arguments = {"model": lasting_place(model), "tokenizer": tokenizer, "cache": cache, **options.arguments}
-        loaded, tokenizer = load(model, tokenizer, options)
-        return wrap(loaded, tokenizer, options, cache=cache).made_by(transformers, arguments)
-    by_name = [name for name in options.changed if name not in ("weights", "kv_cache_dtype", "adapters")]
+        arguments = {"model": lasting_place(model), "tokenizer": tokenizer, "cache": cache, **load_options.arguments}
+        loaded, tokenizer = load(model, tokenizer, load_options)
+        return wrap(loaded, tokenizer, load_options, cache=cache).made_by(transformers, arguments)
+    by_name = [name for name in load_options.changed if name not in ("weights", "kv_cache_dtype", "adapters")]
     if by_name and hasattr(model, "config"):
         raise OptionError(
             f"{by_name[0]}= is for a model that is given by name; this one is loaded already, so load it as it "
             "is to be, or give its name"
         )
-    return wrap(model, tokenizer, options, cache=cache, weights=options.weights)
+    return wrap(model, tokenizer, load_options, cache=cache, weights=load_options.weights)
 
 
-class FileOptions(TypedDict, total=False):
-    """Options of `gguf` and `pulled`, a part of those of `transformers`."""
-
-    cache: bool
-    device: Any
-    dtype: Any
-    kv_cache_dtype: str
+def _checked(options: Mapping[str, Any], kind: Any) -> tuple[bool, LoadOptions]:
+    """Return `cache` and the other options. kind: their TypedDict. Raises OptionError, also for unknown names."""
+    possible = ["tokenizer", *kind.__annotations__]
+    for name in options:
+        if name not in possible:
+            raise unknown_argument(name, LOADING, possible)
+    cache = check_bool(options.get("cache", True), "cache")
+    return cache, LoadOptions(**{name: value for name, value in options.items() if name != "cache"})
 
 
 def gguf(path: Any, tokenizer: Any = None, **options: Unpack[FileOptions]) -> DecoderModel | EncoderDecoderModel:
@@ -131,8 +134,6 @@ def gguf(path: Any, tokenizer: Any = None, **options: Unpack[FileOptions]) -> De
     Raises ModelError, with the path, for a file that is missing, damaged, or contains an unsupported model; OptionError
     for an invalid path and without the package, VocabularyError for a tokenizer.
     """
-    from .load_options import path_of_file
-
     place = path_of_file(path)
     return _of_file(gguf, {"path": place}, place, tokenizer, options)
 
@@ -146,8 +147,6 @@ def pulled(name: str, tokenizer: Any = None, **options: Unpack[FileOptions]) -> 
 
     Raises ModelError for a model that is not pulled, OptionError for an invalid name, and the errors of `gguf`.
     """
-    from ..downloads.registry import REGISTRY, pulled_file
-
     place = pulled_file(name) if isinstance(name, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     if place is None:
         raise OptionError(
@@ -161,15 +160,9 @@ def _of_file(
     maker: Callable[..., Any], arguments: dict[str, Any], place: str, tokenizer: Any, options: FileOptions
 ) -> DecoderModel | EncoderDecoderModel:
     """Load a GGUF file, and record the function `maker` and its arguments for copies. Raises OptionError."""
-    possible = ["tokenizer", *FileOptions.__annotations__]
-    for name in options:
-        if name not in possible:
-            raise unknown_argument(name, LOADING, possible)
-    cache = check_bool(options.get("cache", True), "cache")
-    from .load_options import LoadOptions
     from .loading import wrap_gguf
 
-    load = LoadOptions(**{name: value for name, value in options.items() if name != "cache"})
+    cache, load = _checked(options, FileOptions)
     model = wrap_gguf(place, tokenizer, load, cache=cache)
     return model.made_by(maker, {**arguments, "tokenizer": tokenizer, "cache": cache, **load.arguments})
 
@@ -187,8 +180,6 @@ def from_function(
     tokenizer: anything with `encode(text) -> ids`; by default greedy longest match.
     some_logits: `some_logits(ids, tokens)` returns the logits of these tokens only, if that is cheaper.
     """
-    from .function import FunctionModel
-
     model = FunctionModel(logits, vocabulary, tokenizer, context, some_logits)
     arguments = {"logits": logits, "vocabulary": vocabulary, "tokenizer": tokenizer, "context": context}
     return model.made_by(from_function, {**arguments, "some_logits": some_logits}, is_shared=False)
@@ -201,8 +192,6 @@ def small(*, device: Any = None) -> DecoderModel:
     normal form, tool calls. docs/small-model.md describes its abilities and limits.
     device: device of the weights, by default the CPU
     """
-    from pathlib import Path
-
     from .loading import load_decoder
 
     model = load_decoder(Path(__file__).with_name("small"), device=device, dtype="float32")
@@ -215,8 +204,6 @@ def ziplm(text: str, *, alphabet: str | None = None, conversion: float = math.lo
     alphabet: characters of the vocabulary, by default those of `text` and of printable ASCII.
     conversion: nats per compressed byte; a higher one makes sampling greedier.
     """
-    from .zip_model import ZipModel
-
     arguments = {"text": text, "alphabet": alphabet, "conversion": conversion}
     return ZipModel(text, alphabet, conversion).made_by(ziplm, arguments)
 

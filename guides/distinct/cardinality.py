@@ -278,11 +278,9 @@ class CardinalityBounds:
 
     def _look_for_room(self, key: _Place) -> frozenset[bytes] | None:
         """Search for `room`, and cache it for all places on the way; after a failure, for all places visited."""
-        state, mode, kind, text = key
-        name = UNNAMED if kind is OBJECT and mode in (ITEM, COLON, TEXT) else None
-        begin = b"" if mode == TEXT else text
+        state, mode, kind, _ = key
+        start = self._beginning(key)
         # Stack of places to visit, with the names written on the way and the path
-        start = JSONTrail(OpenContainer(None, kind, self._trails.nothing, 0, name=name), mode, begin)
         todo: list[tuple[int, JSONTrail, bool, tuple[bytes, ...], Any]] = [(state, start, True, (), None)]
         seen, reads = {(state, mode)}, 0
         while todo and reads < MAX_READS:
@@ -295,10 +293,7 @@ class CardinalityBounds:
                     continue
                 way = (way, here, names)
             if told is not None or (is_begun and self._values_from(place, trail) >= MANY):
-                names = (*names, *(told or ()))
-                while way is not None:
-                    way, known, before = way
-                    note(self._roomy, [known], frozenset(names[len(before) :]))
+                self._note_way(way, (*names, *(told or ())))
                 return self._roomy[key]
             is_text = trail.mode in (TEXT, NAME_TEXT)
             for byte, target in sorted(zip(*self.after(place), strict=True), key=_last_first):
@@ -319,6 +314,19 @@ class CardinalityBounds:
         looked = [key] if todo else [(place, met, kind, None) for place, met in seen if met != NAME_TEXT]
         note(self._roomy, [key, *looked], None)
         return None
+
+    def _beginning(self, place: _Place) -> JSONTrail:
+        """Return a trail at a place, with nothing written before."""
+        _, mode, kind, text = place
+        name = UNNAMED if kind is OBJECT and mode in (ITEM, COLON, TEXT) else None
+        frame = OpenContainer(None, kind, self._trails.nothing, 0, name=name)
+        return JSONTrail(frame, mode, b"" if mode == TEXT else text)
+
+    def _note_way(self, way: Any, names: tuple[bytes, ...]) -> None:
+        """Cache the names to write from each place of a path. way: the path's end; names: written on the whole path"""
+        while way is not None:
+            way, known, before = way
+            note(self._roomy, [known], frozenset(names[len(before) :]))
 
     def has_room(self, state: int, trail: JSONTrail) -> bool:
         """Test whether a piece with very many possible values can follow, given the written names."""

@@ -85,6 +85,60 @@ ENDED = Effect(None, (), frozenset(), is_told=True, goes_on=False, is_loose=True
 UNTOLD = Effect(None, (), frozenset(), is_told=False, goes_on=False, is_loose=True)
 
 
+class TokenLog(NamedTuple):
+    """What a token completes.
+
+    names: all member names; outer_names: those that began in the token, in no container that also did
+    closed: True if a container ended that began before the token; is_told: False if something began outside it too
+    is_part: True if it did, and behind it nothing began and no name is anywhere: its parts do not matter if it is
+        settled
+    fresh: number of values and names that began in the token; hidden: of values among them in containers that also did
+    values: values that began in the token, in no container that also did
+    """
+
+    names: frozenset[Any]
+    outer_names: frozenset[bytes]
+    closed: bool
+    is_told: bool
+    is_part: bool
+    fresh: int
+    hidden: int
+    values: list[Value]
+
+    @classmethod
+    def of(cls, log: list[Completed]) -> TokenLog:
+        """Sort what was completed, in this order."""
+        ends = [at for at, each in enumerate(log) if isinstance(each.value, Container) and not each.begun]
+        names = frozenset(each.value for each in log if each.is_name)
+        fresh = [each for each in log if each.begun]
+        outside = [each for each in fresh if not each.inside]
+        return cls(
+            names,
+            frozenset(each.value for each in outside if each.is_name and isinstance(each.value, bytes)),
+            bool(ends),
+            not (ends and outside),
+            bool(ends) and not names and not any(each.begun for each in log[ends[0] :]),
+            len(fresh),
+            sum(each.inside and not each.is_name for each in fresh),
+            [each.value for each in outside if not each.is_name],
+        )
+
+    @property
+    def has_nested(self) -> bool:
+        """True if a value is a container with parts."""
+        return any(isinstance(value, Container) and value.parts for value in self.values)
+
+    @property
+    def plain_value(self) -> Value | None:
+        """The first value, unless it is a container; None if there is none."""
+        return self.values[0] if self.values and not isinstance(self.values[0], Container) else None
+
+    def is_whole(self, is_watched: bool) -> bool:
+        """Test whether everything that began are values of a watched array, none of them nested; or nothing began."""
+        is_all = is_watched and not (self.closed or self.has_nested) and len(self.values) == self.fresh
+        return not self.fresh or is_all
+
+
 class Move(NamedTuple):
     """The effect of a token on a place, assuming that its values are allowed.
 
@@ -519,43 +573,37 @@ class Effects:
 
     def _effect(self, blank: JSONTrail, shape: Shape, data: bytes) -> Effect:
         spend(EACH_TOKEN)
-        log: list[Completed] = []
-        found, end = self._reader.read(blank, data, 0, NO_PLACES, log)
+        completed: list[Completed] = []
+        found, end = self._reader.read(blank, data, 0, NO_PLACES, completed)
         if end < 0:
             return UNTOLD
-        closed = [at for at, each in enumerate(log) if isinstance(each.value, Container) and not each.begun]
-        fresh = [each for each in log if each.begun]
-        outside = [each for each in fresh if not each.inside]
-        values = [each.value for each in outside if not each.is_name]
+        log = TokenLog.of(completed)
         is_watched = blank.frame.kind is ARRAY and blank.frame.written is not None
-        is_untold = is_watched and any(isinstance(value, Container) and value.parts for value in values)
         if found is None:
-            is_all = not fresh or (is_watched and not (closed or is_untold) and len(values) == len(fresh))
-            is_all = is_all and not shape.is_deep and not self._trails.openings.search(data, end)
-            return ENDED._replace(wholes=tuple(values)) if is_all else UNTOLD
+            is_all = log.is_whole(is_watched) and not shape.is_deep and not self._trails.openings.search(data, end)
+            return ENDED._replace(wholes=tuple(log.values)) if is_all else UNTOLD
         down, begun = _between(found.frame, blank.frame)
         stays = down < shape.depth
-        untold = UNTOLD._replace(stays=stays, names=frozenset(each.value for each in log if each.is_name))
-        is_told = not (closed and outside)
-        # Parts of a settled item do not matter. Items behind it do, and names.
-        is_part = bool(closed) and not (is_watched or untold.names or any(each.begun for each in log[closed[0] :]))
-        if is_untold or sum(each.inside and not each.is_name for each in fresh) > 1 or not (is_told or is_part):
-            return untold
-        member: Value | None = None
-        if not is_watched:
-            if is_told and values and blank.mode in (ITEM, COLON) and not isinstance(values[0], Container):
-                member = values[0]
-            values = []
+        is_part = not is_watched and log.is_part
+        # A name may equal the one in progress before the token.
+        is_unknown = (is_watched and log.has_nested) or log.hidden > 1 or not (log.is_told or is_part)
+        if is_unknown or (log.outer_names and blank.mode in (NAME_TEXT, NAME_ESCAPE)):
+            return UNTOLD._replace(stays=stays, names=log.names)
+        is_member = not is_watched and log.is_told and blank.mode in (ITEM, COLON)
         is_after = found.mode == AFTER and not begun
-        is_same_piece = not log and blank.mode in PARTIAL
-        goes_on = not is_after and not is_same_piece
-        names = frozenset(each.value for each in outside if each.is_name and isinstance(each.value, bytes))
-        if names and blank.mode in (NAME_TEXT, NAME_ESCAPE):
-            return untold  # one of them may equal the name in progress before the token
-        begins_word = found.mode == WORD and joined(found.text) == data.lstrip(SPACE)
-        is_loose, free = is_after or bool(log), self._stays_free(found, blank)
+        is_same_piece = not completed and blank.mode in PARTIAL
         return Effect(
-            found, tuple(values), names, is_told, goes_on, is_loose, stays, begins_word, free, member, is_part
+            found,
+            tuple(log.values) if is_watched else (),
+            log.outer_names,
+            log.is_told,
+            goes_on=not is_after and not is_same_piece,
+            is_loose=is_after or bool(completed),
+            stays=stays,
+            begins_word=found.mode == WORD and joined(found.text) == data.lstrip(SPACE),
+            stays_free=self._stays_free(found, blank),
+            member=log.plain_value if is_member else None,
+            is_told_settled=is_part,
         )
 
     def _stays_free(self, at: JSONTrail, blank: JSONTrail) -> bool:

@@ -60,6 +60,11 @@ class GoalTokens:
 
         return tables.kept((cls, goal), make)
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the arrays, of which `after` adds some."""
+        return self.automaton.after.nbytes + len(self._rows) * 4 * len(self._tables.trie.ids)
+
     def after(self, state: int, node: int = 0) -> Ints:
         """Return the state after the rest of each token below a node of the trie: int32 in trie order. Read-only."""
         row = None if node else self._rows.get(state)

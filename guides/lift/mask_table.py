@@ -42,9 +42,8 @@ class MaskTable:
         self.evictions = 0
         self._words = self.rows.view(np.int32)
         # Owner and key of each row. Two lists instead of one of pairs, which Python's garbage collector would traverse.
-        nobody: Cache = {}
-        self._caches = [nobody] * self.max_rows
-        self._keys = [0] * self.max_rows
+        self._caches: list[Cache] = []
+        self._keys: list[int] = []
         # Rows in use, least recently used first
         self._used: OrderedDict[int, None] = OrderedDict()
         # Marks a row as used. A bound method of the dict, since a Python method would double the cost of a cached mask.
@@ -91,8 +90,8 @@ class MaskTable:
             self.evictions += 1
             self.touch(row)
         # After an interrupt in between, the key may be of the previous owner, whose cache no longer has it.
-        self._caches[row] = cache
-        self._keys[row] = key
+        self._caches[row : row + 1] = (cache,)
+        self._keys[row : row + 1] = (key,)
         self._used[row] = None
         keep_row(self._words, self.few, row, mask)
         self.version += 1

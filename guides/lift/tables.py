@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -38,6 +39,7 @@ from ...kernels.trie.loop_slice import (
 from ...kernels.trie.whole_mask import MaskParts
 from ...tokenizers_adapter import Trie, Vocabulary
 from ..arguments import vocabulary_of
+from ..cached import LRUCache
 from ..graph.utf8 import TEXT_BYTES
 from ..locks import new_lock
 from .mask_table import Cache, Mask, MaskTable
@@ -151,7 +153,7 @@ class SliceBuilder:
 Loop = tuple[int, int, int]
 
 MAX_SLICES = 32
-MAX_KEPT = 64
+MAX_KEPT, MAX_KEPT_BYTES = 64, 64 << 20
 MIN_LOOP = 24
 WALKS_OF_WIDE, WALKS_OF_NARROW = 1, 16
 
@@ -177,7 +179,7 @@ class VocabularyTables:
         self.spells_all_bytes = self.single_bytes.issuperset(TEXT_BYTES)
         self.masks = MaskTable(self.words)
         self.lock = new_lock()
-        self._kept: dict[Hashable, Any] = {}  # least recently used first
+        self._kept: LRUCache[Any] = LRUCache(attrgetter("held_bytes"), MAX_KEPT, MAX_KEPT_BYTES)
         # The slice of a loop, or the number of its walks before it is divided
         self._slices: OrderedDict[Loop, MaskParts | int] = OrderedDict()
         # Computed now, since the first masks need it and a text should not wait.
@@ -227,15 +229,10 @@ class VocabularyTables:
         return MaskParts(self.branches, self.eos_words, loop_slice, MIN_LOOP)
 
     def kept(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Return what `make` has made for a key with this vocabulary, of the last MAX_KEPT keys."""
+        """Return the cached value of a key with this vocabulary, or make one, which says its `held_bytes`."""
         with self.lock:
-            found = self._kept.pop(key, None)
-            if found is None:
-                found = make()
-            self._kept[key] = found
-            if len(self._kept) > MAX_KEPT:
-                del self._kept[next(iter(self._kept))]
-            return found
+            found = self._kept.get(key)
+            return self._kept.add(key, make()) if found is None else found
 
     def pack(self, chosen: NDArray[np.bool_] | bool, root: int = 0) -> NDArray[np.uint32]:
         """Pack a mask of the tokens below a node: all, or those chosen, bool in the order of `trie.ids`."""

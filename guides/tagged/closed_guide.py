@@ -19,6 +19,7 @@ from ..protocol import DEAD, NEVER, ByteGuide, Mask, Quoting, fits, mask_of, mas
 
 MAX_BYTES = 64
 STEPS_PER_TOKEN = 20
+BYTES_OF_AN_ENTRY = 128
 OFFSET = 1 << 16
 """States below OFFSET are those inside a mark: the capacity per guide. A guide with half as many should be rebuilt."""
 
@@ -44,6 +45,7 @@ class MarkTokens:
     closing: fewest tokens that spell the rest of the mark from each offset, NEVER where none do
     within: for each offset the tokens that spell more of the mark, each with the offset after it
     crossings: the tokens that end with a prefix of the mark, grouped by their bytes before it
+    held_bytes: estimated bytes of all lists
     """
 
     def __init__(self, vocabulary: Vocabulary, mark: bytes) -> None:
@@ -64,6 +66,8 @@ class MarkTokens:
                     found.setdefault(text[:begin], []).append((token, place))
         spelt = {text: token for token, text in texts if text in found}
         self.crossings = [Crossing(text, spelt.get(text, -1), ways) for text, ways in found.items()]
+        entries = sum(map(len, self.within)) + sum(2 + len(each.ways) for each in self.crossings)
+        self.held_bytes = BYTES_OF_AN_ENTRY * entries
 
     @classmethod
     def of(cls, vocabulary: Vocabulary, mark: bytes) -> MarkTokens:

@@ -9,6 +9,12 @@ from typing import Any, cast
 import numpy as np
 from numba.core import config
 
+from ..attention import paged, panels
+from ..decoder import layers, products, recurrent
+from ..quantized import layers as quantized_layers
+from ..quantized import products as quantized_products
+from . import mask, select
+
 
 def thunks() -> list[tuple[str, Callable[[], object]]]:
     """Return calls of the kernels on masks, logits and KV caches, each on one short row."""
@@ -18,8 +24,6 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
 
 def logits_thunks() -> list[tuple[str, Callable[[], object]]]:
     """Return calls of the kernels on masks and logits."""
-    from . import mask, select
-
     logits = np.zeros((1, 8), np.float32)
     halves = np.zeros((1, 8), np.float16)
     masks = np.full((1, 1), 0xFF, np.uint32)
@@ -41,9 +45,6 @@ def logits_thunks() -> list[tuple[str, Callable[[], object]]]:
 
 def decoder_thunks() -> list[tuple[str, Callable[[], object]]]:
     """Return calls of the kernels of attention and of decoder layers."""
-    from ..attention import paged, panels
-    from ..decoder import layers, products, recurrent
-
     logits, zero = np.zeros((1, 8), np.float32), np.zeros(1, np.int32)
     token, stored = np.zeros((1, 1, 8), np.float32), np.zeros((1, 1, 1, 8), np.float32)
     none, square = logits[0, :0], np.zeros((8, 8), np.float32)
@@ -99,26 +100,23 @@ def decoder_thunks() -> list[tuple[str, Callable[[], object]]]:
 
 def quantized_thunks() -> list[tuple[str, Callable[[], object]]]:
     """Return calls of the kernels on quantized weights: a matrix of eight rows, and a decoder without layers."""
-    from ..attention.paged import AttentionRows
-    from ..decoder.layers import AttentionInputs
-    from ..quantized import layers, products
-
     weights = np.frombuffer(bytes(8 * 34), np.uint8).reshape(8, 34)  # read-only, like mapped files
-    matrix = products.QuantizedMatrix("Q8_0", 32, weights)
+    matrix = quantized_products.QuantizedMatrix("Q8_0", 32, weights)
     states, out, ids = np.zeros((1, 32), np.float32), np.zeros((1, 8), np.float32), np.zeros(8, np.int64)
-    rounded = products.RoundedStates.of(1, 32, states)
+    rounded = quantized_products.RoundedStates.of(1, 32, states)
     given = matrix.number, matrix.data, matrix.blocks, *rounded.arrays, states, 1
     none, one, heads, zero = states[0, :0], np.ones(1, np.int32), states[None], np.zeros(1, np.int32)
     nothing, whole = np.zeros((0, 5), np.int64), np.zeros(7, np.int64)
-    stack = layers.QuantizedStack(nothing, whole, nothing, nothing, np.zeros((0, 3)))
-    inputs = AttentionInputs(nothing, whole, nothing, *(AttentionRows(zero, zero, zero, one, zero) for _ in range(2)))
-    room = layers.QuantizedBuffers(states, states, *rounded.arrays, np.zeros(1, np.int64))
+    stack = quantized_layers.QuantizedStack(nothing, whole, nothing, nothing, np.zeros((0, 3)))
+    rows = paged.AttentionRows(zero, zero, zero, one, zero)
+    inputs = layers.AttentionInputs(nothing, whole, nothing, rows, rows)
+    room = quantized_layers.QuantizedBuffers(states, states, *rounded.arrays, np.zeros(1, np.int64))
     last = states[0], none, 1.0
     work = states, heads, heads, zero, states, states, stack, inputs, *last, none, heads, states[:, :0], room
     return [
-        ("round_states", lambda: products.round_states(*rounded.arrays, states, 1)),
-        ("multiply_quantized", lambda: products.multiply_quantized(out, *given, ids, 0, 8)),
-        ("read_quantized_layers", lambda: layers.read_quantized_layers(*work, 0, 0, 1, 0)),
+        ("round_states", lambda: quantized_products.round_states(*rounded.arrays, states, 1)),
+        ("multiply_quantized", lambda: quantized_products.multiply_quantized(out, *given, ids, 0, 8)),
+        ("read_quantized_layers", lambda: quantized_layers.read_quantized_layers(*work, 0, 0, 1, 0)),
     ]
 
 

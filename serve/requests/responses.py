@@ -9,7 +9,7 @@ from pydantic import Field, Tag, TypeAdapter
 
 from ..bodies import check_finite
 from ..errors import ApiError, Names
-from .chat import AudioPart, ChatRequest, Detail, Reasoning, content_of, image_part, translated
+from .chat import AudioPart, ChatRequest, CompletionRequest, Detail, Reasoning, content_of, image_part, translated
 from .fields import (
     CommonFields,
     EchoBase,
@@ -164,8 +164,13 @@ class ResponsesRequest(CommonFields, title="Responses"):
         **{name: name for name in (*CommonFields.model_fields, "tool_choice", "regex")},
         "max_completion_tokens": "max_output_tokens",
     }
-    OF_CHATS: ClassVar = ChatRequest.model_fields.keys()
-    """Fields of chats, which errors name if they are given here."""
+    ELSEWHERE: ClassVar = {
+        name: "only /v1/chat/completions and /v1/completions have it"
+        if name in CompletionRequest.model_fields
+        else "only /v1/chat/completions has it"
+        for name in ChatRequest.model_fields
+    }
+    """Reasons why fields of chats are refused here."""
 
     input: str | Annotated[list[Item], Field(min_length=1, max_length=65536, fail_fast=True)]
     previous_response_id: Annotated[str, Field(max_length=256)] | None = None

@@ -6,7 +6,7 @@ import weakref
 import pytest
 from trellm import Vocabulary
 from trellm.guides import JSONGuide
-from trellm.guides.json_guide import LRUCache
+from trellm.guides.cached import LRUCache
 
 from ..thresholds import thresholds
 

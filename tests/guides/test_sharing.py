@@ -3,6 +3,7 @@
 import gc
 import sys
 import threading
+import tracemalloc
 import weakref
 from collections.abc import Callable
 from random import Random
@@ -50,6 +51,24 @@ MAKERS: list[Make] = [
 def copy_of(vocabulary: Vocabulary) -> Vocabulary:
     """The same tokens without what was computed for them before."""
     return Vocabulary(list(vocabulary.tokens), vocabulary.eos_ids, vocabulary.special_ids)
+
+
+def test_a_vocabulary_of_few_tokens_takes_little_memory() -> None:
+    """The rows of its table that are used, not as many as it may have, which are the more the fewer the tokens are."""
+
+    def masked() -> RegexGuide:
+        guide = RegexGuide("a+", Vocabulary([b"a", b"b", None], [2]))
+        assert guide.mask(guide.start).any()
+        return guide
+
+    masked()  # what is made once in a process
+    tracemalloc.start()
+    try:
+        guide = masked()
+        taken = tracemalloc.take_snapshot().filter_traces([tracemalloc.DomainFilter(True, 0)])
+    finally:
+        tracemalloc.stop()
+    assert sum(each.size for each in taken.traces) < 1 << 20, guide
 
 
 def told(guide: LiftedGuide, seed: int, steps: int = 40) -> list[object]:

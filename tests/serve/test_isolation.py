@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
-from trellm import models
+from trellm import Engine, models
 from trellm.errors import LimitError, PatternError
 from trellm.guides import ChoiceGuide, RegexGuide
 from trellm.serve import Settings, trimming
@@ -447,6 +447,19 @@ def test_what_outlasts_draining_ends_with_an_error(monkeypatch: pytest.MonkeyPat
         assert error["code"] == "cancelled"
     assert sum(text.startswith("data: ") for text in texts) == 2
     assert service.dispatcher.writing == service.texts == 0
+
+
+def test_an_engine_that_is_closed_ends_streams_with_an_error() -> None:
+    """As a program may do that runs the server in a thread of its own."""
+    model = models.small()
+    for server in running(model, SETTINGS):
+        with server.http.stream("POST", "/v1/completions", json={**LONG, "stream": True}) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            Engine.of(model).close()
+            found = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
+        said = "the engine of the model was closed"
+        assert found[-1]["error"]["message"] == server.error("/v1/completions", SHORT, 503)["message"] == said
 
 
 def test_a_client_that_says_no_more_is_gone(server: Running) -> None:

@@ -128,7 +128,7 @@ def test_what_was_read_is_echoed_with_its_scores(server: Running) -> None:
         ("/v1/completions", {"prompt": "a", "max_tokens": 0, "echo": True}, "max_tokens=0 needs prompt_logprobs"),
         ("/v1/completions", {"prompt": "a", "prompt_logprobs": 1, "trellm": {"beams": 2}}, "prompt_logprobs=1 with"),
         ("/v1/chat/completions", {"messages": CHAT, "prompt_logprobs": 1, "max_tokens": 0}, "greater than or equal"),
-        ("/v1/responses", {"input": "a", "prompt_logprobs": 1}, "only /v1/chat/completions has it"),
+        ("/v1/responses", {"input": "a", "prompt_logprobs": 1}, "and /v1/completions have it"),
     ],
 )
 def test_mistakes(server: Running, path: str, body: dict[str, Any], said: str) -> None:

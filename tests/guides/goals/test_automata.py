@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 from hypothesis import Phase, given, reject, settings
@@ -111,6 +113,22 @@ def test_bytes_left_are_the_fewest() -> None:
         while not any(found.met[place] for place in reached):
             reached, steps = set(np.unique(found.after[list(reached)]).tolist()), steps + 1
         assert steps == tokens.bytes_to_meet[state]
+
+
+@pytest.mark.parametrize(("most_bytes", "is_kept"), [(8_000, False), (16_000, True)])
+def test_what_is_kept_of_goals_is_bounded_by_what_it_weighs_now(
+    most_bytes: int, is_kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables of 3 KB for a phrase, and a row of 1 KB for each of its states that was met."""
+    thresholds(monkeypatch, bytes_of_vocabulary_tables=most_bytes)
+    vocabulary = Vocabulary.from_bytes()
+    first = GoalTokens.of(Phrase("ab"), vocabulary)
+    kept = weakref.ref(first)
+    for state in range(3):
+        first.after(state)
+    del first
+    GoalTokens.of(Phrase("cd"), vocabulary)
+    assert (kept() is not None) == is_kept
 
 
 def test_token_ids_stand_for_their_text() -> None:
