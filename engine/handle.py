@@ -39,9 +39,8 @@ class Task(Protocol):
         """The beginning of a free text that is not part of the output."""
         ...
 
-    def job(self, prompt: Prompt, include: Any = (), *, continues: bool = False) -> Job:
-        """Return the prompt with its constraint and further goals. continues: the text continues a chat's last
-        message"""
+    def job(self, prompt: Prompt, options: Options) -> Job:
+        """Return the prompt with its constraint, and the required content of the options."""
         ...
 
     def result(self, sequence: SequenceState, options: Options) -> Generation[Any]:
@@ -154,7 +153,7 @@ class Handle:
                 f"{MAX_TEXTS:,} texts; ask for fewer, or make several calls"
             )
         if jobs is None:
-            jobs = [task.job(prompt, options.include, continues=options.continues) for task, prompt in pairs]
+            jobs = [task.job(prompt, options) for task, prompt in pairs]
         self.call = engine.enter(requests_of(engine.model, jobs, options), options.batch_size)
         weakref.finalize(self, _give_up, engine, self.call).atexit = False
 

@@ -339,7 +339,7 @@ class GenerationRequest:
         found: list[Job] = []
         sizes: list[int] = []
         for number, prompt in enumerate(self.prompts):
-            job = self.task.job(prompt, self.options.include, continues=self.options.continues)
+            job = self.task.job(prompt, self.options)
             ids = self._ids(job.prompt, number) if known is None else known
             job = replace(job, ids=ids)
             read = job.read(self.service.model, self.options, number).ids

@@ -176,7 +176,7 @@ class Requests:
                 logprobs=pick.random() < 0.1,
                 draft=True if isinstance(search, Beam) else pick.choice(self.drafts),
             )
-        return requests_of(self.model, [generator.job(prompt, options.include)], options)[0]
+        return requests_of(self.model, [generator.job(prompt, options)], options)[0]
 
 
 def tokens_of(call: Any, number: int) -> Any:

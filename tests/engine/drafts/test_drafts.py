@@ -84,7 +84,7 @@ class Some:
             stop="gab" if number == 0 and pick.random() < 0.3 else (),
             draft=True if isinstance(search, Beam) else pick.choice(self.drafts),
         )
-        return requests_of(self.model, [self.generators[number].job(prompt, options.include)], options)[0]
+        return requests_of(self.model, [self.generators[number].job(prompt, options)], options)[0]
 
 
 @pytest.mark.parametrize(
