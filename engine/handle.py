@@ -72,10 +72,6 @@ class RequestRunner(Protocol):
         """Run steps until there may be an outcome."""
         ...
 
-    def outcomes(self, call: Call) -> Iterator[tuple[int, RequestOutput]]:
-        """Yield new outcomes of requests."""
-        ...
-
     def certain(self, call: Call) -> dict[int, CommittedPrefix]:
         """Return the committed prefixes of running texts."""
         ...
@@ -229,7 +225,7 @@ class Handle:
     def saved(self) -> list[Any]:
         """Return all finished results, also unread ones, by prompt as in `Interrupted`."""
         with suppress(KeyboardInterrupt):  # a second Ctrl-C: keep what is stored so far
-            for number, outcome in self.engine.outcomes(self.call):
+            for number, outcome in self.call.take():
                 self._enter(number, outcome)
         shaped = zip(self._found, self.results(), strict=True)
         return [None if all(result is None for result in results) else entry for results, entry in shaped]
@@ -315,10 +311,7 @@ class Cursor:
         self.check_all()
 
     def news(self) -> Iterator[News]:
-        """Yield news since the last call, between two steps.
-
-        An outcome is removed when the next one is requested, so that an interrupt loses none.
-        """
+        """Yield news since the last call, between two steps. Outcomes are taken from the call."""
         handle = self.handle
         if self.grows and handle.call.groups:
             for number, certain in handle.engine.certain(handle.call).items():
@@ -328,7 +321,7 @@ class Cursor:
                 if begin is not None and len(certain.text) > begin:
                     self._collected[number] = len(certain.text)
                     yield number, certain._replace(text=certain.text[begin:])
-        yield from handle.engine.outcomes(handle.call)
+        yield from handle.call.take()
 
     def read(self, news: Iterable[News]) -> list[Piece]:
         """Return the pieces of collected news. Raises the error of a text."""

@@ -13,7 +13,7 @@ from ..errors import OptionError
 from ..guides.goals.specs import Goal, goals_of
 from ..sampling import SAMPLE_OPTIONS
 from .decode.controls import Controls, biases_of
-from .decode.randomness import fresh_seed
+from .decode.randomness import fresh_bits
 from .models.protocol import Model, is_model
 from .prompts.arguments import extras_of, template_options_of
 from .prompts.encoding import Extras
@@ -285,7 +285,7 @@ class Options:
     def seeds(self, count: int) -> list[int]:
         """Return one seed for each prompt."""
         if self.seed is None:
-            return [fresh_seed() for _ in range(count)]
+            return [fresh_bits(64) for _ in range(count)]
         if isinstance(self.seed, int):
             return [self.seed] * count
         if len(self.seed) != count:
