@@ -68,7 +68,7 @@ PLACES = {
     "values_excluded_at_once": _JSON + "lower.strings.places.MAX_AT_ONCE",
     "walks_before_a_narrow_loop": _GUIDES + "lift.tables.WALKS_OF_NARROW",
     "ways_through_an_object": _JSON + "lower.objects.choices.MAX_WAYS",
-    "weights_of_paths": "trellm.engine.drawing.path.MAX_WEIGHTS",
+    "weights_of_paths": "trellm.engine.exact_sampling.path.MAX_WEIGHTS",
     "widths_of_a_launch": _DEVICE + "batch.WIDTHS",
 }
 

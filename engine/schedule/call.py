@@ -16,7 +16,7 @@ from ...guides.limits import Cancellation
 from ..decode.beam_search import BeamGroup
 from ..decode.sampler import ClosingMask, Sampler
 from ..decode.sequence import Request, SequenceState
-from ..drawing.populations import Population
+from ..exact_sampling.populations import Population
 
 Work = SequenceState | BeamGroup | Population
 

@@ -19,7 +19,7 @@ from ..decode.sampler import Sampler, place_of
 from ..decode.sequence import CommittedPrefix, KVSequence, Request, SequenceState
 from ..device.batch import batch_of
 from ..drafts import Drafter, StepDrafts
-from ..drawing.populations import Population, Populations
+from ..exact_sampling.populations import Population, Populations
 from ..memory.pool import BlockPool, TokenPool
 from ..memory.tables import BLOCK, BlockTable
 from ..memory.weights import Weights
