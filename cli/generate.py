@@ -298,7 +298,7 @@ class ContentOptions:
 
     def options(self) -> dict[str, Any]:
         """Return options of a call."""
-        from ..guides.goals.specs import Phrase
+        from ..guides.required_content.specs import Phrase
 
         goals = [*self.include, *(Phrase(text, word=True) for text in self.include_word)]
         return {"include": goals, "max_tokens": self.max_tokens, "seed": self.seed}

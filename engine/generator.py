@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from ..checks import check_int, implements
 from ..errors import LimitError, OptionError, TrellmError
 from ..guides.free_guide import FreeGuide
-from ..guides.goals import GoalGuide
-from ..guides.goals.specs import Goal
 from ..guides.limits import Limits
 from ..guides.locks import new_lock
 from ..guides.pictures import svg_of
 from ..guides.protocol import Capture, Findings, Guide, Renewable
 from ..guides.quoting.source import Span
+from ..guides.required_content import GoalGuide
+from ..guides.required_content.specs import Goal
 from ..guides.tagged.after_guide import AfterGuide
 from ..tokenizers_adapter import Vocabulary
 from ..tokenizers_adapter.marked import MarkedVocabulary, without_markers

@@ -10,7 +10,7 @@ from typing import Any, TypedDict, cast
 
 from ..checks import brief, check_bool, check_int, check_text, check_texts, items_of
 from ..errors import OptionError
-from ..guides.goals.specs import Goal, goals_of
+from ..guides.required_content.specs import Goal, goals_of
 from ..sampling import SAMPLE_OPTIONS
 from .decode.controls import Controls, biases_of
 from .decode.randomness import fresh_bits

@@ -23,8 +23,8 @@ from pydantic import (
 from ...engine.decode.frames import FrameOption
 from ...engine.options import MAX_PRIORITY
 from ...engine.search import Beam, Greedy, Sample, Search
-from ...guides.goals.specs import MAX_PARTS, AllOf, AnyOf, Gap, Goal, Ordered, Phrase, Template, goals_of
 from ...guides.grammar import is_gbnf
+from ...guides.required_content.specs import MAX_PARTS, AllOf, AnyOf, Gap, Goal, Ordered, Phrase, Template, goals_of
 from ...sampling import SAMPLE_OPTIONS
 from ..bodies import loaded_text
 from ..constraints.constraint import ConstraintSpec, Kind
