@@ -77,16 +77,16 @@ def make_model(window: int | None = None, merges: Sequence[tuple[str, str]] = ()
     return models.transformers(network.double().eval(), tokenizer)
 
 
-def lanes_of(model: Any) -> Any:
+def batched(model: Any) -> Any:
     """The same model, whose rows go on by themselves; its forward passes are broken off at random."""
     from trellm.engine.device.backend import HostBackend
     from trellm.engine.models.decoder import DecoderModel
 
-    class LaneDecoder(DecoderModel):
+    class BatchDecoder(DecoderModel):
         pick = random.Random(0)
         broken = launches = 0
 
-        def lanes(self, memory: Any, records: Any) -> HostBackend:
+        def batch_backend(self, memory: Any, records: Any) -> HostBackend:
             return HostBackend(self, memory, records)
 
         def forward(self, chunks: Any, memory: Any) -> Any:
@@ -103,7 +103,7 @@ def lanes_of(model: Any) -> Any:
                 self.broken += 1
                 raise MemoryError if self.pick.random() < 0.5 and len(chunks) > 1 else KeyboardInterrupt
 
-    return LaneDecoder(model.model, model.tokenizer)
+    return BatchDecoder(model.model, model.tokenizer)
 
 
 class Requests:
@@ -294,7 +294,7 @@ def run_ahead(soak: Soak, cases: int) -> Any:
 
     pick = soak.pick
     merges = [("t", "h"), ("th", "e"), ("1", "2"), ("a", "b"), ("ab", "c"), ("o", "n")]
-    models = [(plain, lanes_of(plain)) for plain in (make_model(window, merges) for window in (None, 7, 40))]
+    models = [(plain, batched(plain)) for plain in (make_model(window, merges) for window in (None, 7, 40))]
     for begin in range(0, cases, AROUND):
         soak.plain, model = pick.choice(models)
         state_table.RECORDS = pick.choice([2, 5, 40, 2048])

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...guides.protocol import DEAD
-from ...kernels.lanes.layout import COUNT, FREE, HEADER, ORIGIN, RESUME, TOKENS, WIDTH, room_of
+from ...kernels.device_batch.layout import COUNT, FREE, HEADER, ORIGIN, RESUME, TOKENS, WIDTH, room_of
 from ..decode.draft_history import AcceptanceRates, DraftHistory
 from ..decode.sequence import Request, SequenceState
 from ..drafts import ForcedDrafts
@@ -147,33 +147,33 @@ class ActiveSlots:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(self, lane: BatchSlot, choices: NDArray[np.float64]) -> None:
+    def add(self, slot: BatchSlot, choices: NDArray[np.float64]) -> None:
         """Activate a slot whose last choice led to a known record and is being read by launches in flight.
 
         choices: float64 [4], its sampling parameters
         """
-        number, row = lane.number, lane.row
+        number, row = slot.number, slot.row
         self._rows[number] = row
         self.is_active[number] = True
-        self.flying[number], self.sent[number] = lane.flying, lane.sent
+        self.flying[number], self.sent[number] = slot.flying, slot.sent
         self._left[number] = row.left
-        self._ends[number] = len(row.table.tokens) + lane.sent
-        self._told[number], self._choices[:, number] = lane.told, choices
-        self._last[number], self._made[number], self._steps[number] = lane.record, 0, 0
+        self._ends[number] = len(row.table.tokens) + slot.sent
+        self._told[number], self._choices[:, number] = slot.told, choices
+        self._last[number], self._made[number], self._steps[number] = slot.record, 0, 0
         self._lay(number, row)
 
-    def flush(self, lane: BatchSlot, tokens: list[bytes | None]) -> bool:
+    def flush(self, slot: BatchSlot, tokens: list[bytes | None]) -> bool:
         """Deactivate a slot and pass noted tokens to its sequence. Return True if there were any.
 
         tokens: the vocabulary's
         """
-        number = lane.number
+        number = slot.number
         row, count = self._rows.pop(number), int(self._made[number])
         self.is_active[number] = False
-        lane.flying, lane.sent = int(self.flying[number]), int(self.sent[number])
+        slot.flying, slot.sent = int(self.flying[number]), int(self.sent[number])
         if not count:
             return False
-        last = lane.record = int(self._last[number])
+        last = slot.record = int(self._last[number])
         made: list[int] = self._tokens[number, :count].tolist()
         read = row.pending + made[:-1]
         self._pool.recognise(row.table, read)
@@ -322,7 +322,7 @@ class SlotStep:
     era: the slot's era at the start; work of earlier eras is void
     """
 
-    lane: BatchSlot
+    slot: BatchSlot
     count: int
     chooses: bool
     era: int
@@ -383,9 +383,9 @@ def constant_columns(sequence: SequenceState) -> tuple[int, ...]:
     return len(sequence.request.start.prompt), 0, low, high
 
 
-def greedy_choices(size: int, *lanes: int) -> NDArray[np.float64]:
-    """Return the choice columns of greedy search among `size` tokens, float64 [4, *lanes]."""
-    choices = np.zeros((4, *lanes))
+def greedy_choices(size: int, *slots: int) -> NDArray[np.float64]:
+    """Return the choice columns of greedy search among `size` tokens, float64 [4, *slots]."""
+    choices = np.zeros((4, *slots))
     choices[TOP_K], choices[TOP_P] = size, 1
     return choices
 

@@ -12,7 +12,7 @@ from trellm.errors import LimitError
 from ...watching import watched
 from ..support import AcceptanceRates
 from .support import GUESSED, DeviceStateTable, SlotDrafter
-from .test_lanes import LaneDecoder, facts
+from .test_batch import BatchDecoder, facts
 
 DOCUMENT = "the man then went on to the inn on the 12 of the month, and then to another one in the north of the town"
 MAKERS: dict[str, Any] = {
@@ -26,13 +26,13 @@ MAKERS: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def pair(hugging_face: Any, tokenizer: Any) -> Iterator[tuple[Any, LaneDecoder]]:
+def pair(hugging_face: Any, tokenizer: Any) -> Iterator[tuple[Any, BatchDecoder]]:
     network = hugging_face("llama").double()
-    yield models.transformers(network, tokenizer), LaneDecoder(network, tokenizer)
+    yield models.transformers(network, tokenizer), BatchDecoder(network, tokenizer)
     network.float()
 
 
-def told(model: LaneDecoder) -> int:
+def told(model: BatchDecoder) -> int:
     """How many guesses launches were told of."""
     return sum(int(launch.rows[:, GUESSED].sum()) for launch in model.launches)
 
@@ -62,7 +62,7 @@ def test_what_repeats_itself_takes_fewer_passes(hugging_face: Any, tokenizer: An
     for layer in network.model.layers:  # of which the last token alone says what comes next
         layer.self_attn.o_proj.weight.data.zero_()
         layer.mlp.down_proj.weight.data.zero_()
-    model = LaneDecoder(network, tokenizer)
+    model = BatchDecoder(network, tokenizer)
     generator = generate.regex(model, pattern)
     steps: list[int] = []
     for draft in (False, True):
@@ -131,5 +131,5 @@ def test_texts_of_steps_and_of_launches_share_what_was_learnt(pair: Any) -> None
 
 def test_odds_are_those_of_all_texts(pair: Any) -> None:
     MAKERS["words"](pair[1]).run("one two, one two, ", max_tokens=60)
-    lanes: Any = Engine.of(pair[1])._loop._lanes
-    assert any(lanes._odds.of(kind) != AcceptanceRates().of(kind) for kind in range(7))
+    slots: Any = Engine.of(pair[1])._loop._device_batch
+    assert any(slots._odds.of(kind) != AcceptanceRates().of(kind) for kind in range(7))
