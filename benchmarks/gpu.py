@@ -9,7 +9,7 @@ median of --rounds runs after three warm ones, in which all states are met and a
 
 free, regex, json   text, `([A-Za-z]+[ .,])*`, a list of at least five records by one schema for all rows
 compact             JSON without white space, in which more follows of itself
-forced, narrow      that without guesses, so that only forced tokens are read together; and with one token a launch, as
+forced, narrow      that without drafts, so that only forced tokens are read together; and with one token a launch, as
                     where rows are many
 schemas             JSON with a schema of its own for each row
 seen, unseen        free text for all rows but one, which has a schema that was met before, or one that nobody met: how

@@ -333,7 +333,7 @@ class DecodingOptions:
         """Raise UsageError for a draft model without drafting."""
         if self.draft is not None and self.no_draft:
             raise click.UsageError(f"--draft {self.draft} and --no-draft exclude each other; leave one of them out")
-        if self.draft is not None and not searching.reads_guesses:
+        if self.draft is not None and not searching.reads_drafts:
             raise click.UsageError(f"--draft {self.draft} has no effect with --beams or --search; leave it out")
 
     def options(self) -> dict[str, Any]:

@@ -11,10 +11,10 @@ steps and give-ups there were; differences go to --log, and make it exit with 1.
 
 With `--ahead` rows go on by themselves, as on a GPU, up to 32 launches in a step, and everything is small by turns:
 every 60 requests another engine is made, with other memory, room for records, window and lengths, and in half of them
-all guesses are read. Steps are broken off at random, by Ctrl-C and by memory that runs out in the midst of one.
+all drafts are read. Steps are broken off at random, by Ctrl-C and by memory that runs out in the midst of one.
 
-With `--drafts` guesses of how texts go on are read at random, whatever they cost; some requests have a smaller model
-besides, which is the model itself, so that its guesses are right, or one that is wrong. Alone, requests run without.
+With `--drafts` drafts are read at random, whatever they cost; some requests have a smaller model
+besides, which is the model itself, so that its drafts are right, or one that is wrong. Alone, requests run without.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ IDLE = 20
 AROUND = 60
 """Requests of one engine, with --ahead."""
 SOMETIMES = 0.7
-"""The share of guesses that are read, with --drafts; a smaller model is asked where none is."""
+"""The share of drafts that are read, with --drafts; a smaller model is asked where none is."""
 BROKEN = 0.002
 """The share of forward passes that are broken off, with --ahead."""
 
@@ -308,8 +308,8 @@ def run_ahead(soak: Soak, cases: int) -> Any:
     return [model for _, model in models]
 
 
-def read_guesses(model: Any, requests: Requests) -> list[int]:
-    """Let guesses be read, or not, at random. Returns how many there are, and how many were right."""
+def read_drafts(model: Any, requests: Requests) -> list[int]:
+    """Let drafts be read, or not, at random. Returns how many there are, and how many were right."""
     from trellm import models
     from trellm.engine.drafts import Drafter, ForwardCosts, StepDrafts
 
@@ -338,7 +338,7 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=320)
     parser.add_argument("--longest", type=int, default=4000, help="prompt, in tokens")
     parser.add_argument("--ahead", action="store_true", help="let rows go on by themselves, in small engines")
-    parser.add_argument("--drafts", action="store_true", help="read guesses whatever they cost")
+    parser.add_argument("--drafts", action="store_true", help="read drafts whatever they cost")
     parser.add_argument("--minutes", type=float, default=math.inf, help="make no more requests after so many")
     parser.add_argument("--log", type=Path)
     options = parser.parse_args()
@@ -362,10 +362,10 @@ def main() -> None:
         soak.plain = model = make_model()
         loop = EngineCore(model, options.blocks, SchedulerConfig(max_num_batched_tokens=512, prefill_chunk_size=128))
         requests = Requests(model, options.seed, options.longest, options.blocks)
-        guesses = read_guesses(model, requests) if options.drafts else None
+        drafts = read_drafts(model, requests) if options.drafts else None
         soak.run(loop, requests, options.cases, ahead=False)
-        if guesses:
-            print(f"{guesses[0]} guesses were read, {guesses[1]} of them right")
+        if drafts:
+            print(f"{drafts[0]} drafts were read, {drafts[1]} of them right")
     print(
         f"{soak.compared} requests compared, {soak.different} different, {soak.cancelled} cancelled; {soak.steps} "
         f"steps, {given_up[0]} give-ups, {time.monotonic() - begin:.0f} s"

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from ...kernels.device_batch.layout import (
     ATTEMPT,
     COUNT,
+    DRAFTED,
     FREE,
-    GUESSED,
     HEADER,
     RESUME,
     START,
@@ -96,10 +96,10 @@ class DeviceBatch:
             self._records.forget()
         self._backend.prepare()
         slots = [BatchSlot(number, row, len(row.pending), constant_columns(row)) for number, row in enumerate(works)]
-        self._device_batch, self._hosted, self._eras = slots, dict(enumerate(slots)), np.zeros(len(slots), np.int64)
+        self._slots, self._hosted, self._eras = slots, dict(enumerate(slots)), np.zeros(len(slots), np.int64)
         special, is_few = self._special(works), len(slots) <= FEW
-        self._guesses = SlotDrafter(self._model, works, self._records, special, self._odds) if is_few else None
-        self._active = ActiveSlots(padded(len(slots)), self._pool, self._records, special, self._guesses)
+        self._drafter = SlotDrafter(self._model, works, self._records, special, self._odds) if is_few else None
+        self._active = ActiveSlots(padded(len(slots)), self._pool, self._records, special, self._drafter)
         under_way: deque[PendingLaunch] = deque()
         launched = 0
         try:
@@ -134,8 +134,8 @@ class DeviceBatch:
 
     def _launch(self) -> PendingLaunch | None:
         """Start a launch. Return None if every slot has to wait for the host."""
-        guessed = self._guessed()
-        width = WIDTHS[bool(guessed) or self._is_wide()]
+        drafted = self._drafted()
+        width = WIDTHS[bool(drafted) or self._is_wide()]
         parts: list[SlotStep] = []
         told: list[list[int]] = []
         for slot in self._hosted.values():
@@ -163,24 +163,24 @@ class DeviceBatch:
         if not parts and not len(active):
             return None
         launch = self._told(told, width, parts, active, limits)
-        for number, (place, tokens) in guessed.items():
+        for number, (place, tokens) in drafted.items():
             if launch.rows[number, RESUME]:
-                launch.rows[number, [START, GUESSED]] = place, len(tokens)
+                launch.rows[number, [START, DRAFTED]] = place, len(tokens)
                 launch.rows[number, HEADER : HEADER + len(tokens)] = tokens
         return PendingLaunch(self._backend.launch(launch), parts, active, limits, self._eras[active])
 
-    def _guessed(self) -> dict[int, DraftedSlot]:
+    def _drafted(self) -> dict[int, DraftedSlot]:
         """Return drafts by slot number, for slots that continue from their last choice."""
         found: dict[int, DraftedSlot] = {}
-        if self._guesses is not None:
+        if self._drafter is not None:
             most = room_of(WIDTHS[-1]) - 1
             for slot in self._hosted.values():
                 row = slot.row
                 record = None if row.done or not slot.is_choosing else self._records.find(key_of(row, is_closing=False))
-                tokens = [] if record is None else self._guesses.after(row, (), record, most)
+                tokens = [] if record is None else self._drafter.after(row, (), record, most)
                 if tokens:
                     found[slot.number] = DraftedSlot(len(row.table.tokens) + len(row.pending) - 1, tokens)
-            found |= self._active.guessed(most)
+            found |= self._active.drafted(most)
         return found
 
     def _is_wide(self) -> bool:
@@ -189,7 +189,7 @@ class DeviceBatch:
         There must be few slots. One of them must have several known tokens, or forced tokens after its last or next
         state.
         """
-        if len(self._device_batch) > FEW:
+        if len(self._slots) > FEW:
             return False
         hosted = [slot for slot in self._hosted.values() if not slot.row.done]
         return self._active.is_near or any(_waiting(slot) > 1 or self._records.near[slot.record] for slot in hosted)
@@ -198,7 +198,7 @@ class DeviceBatch:
         self, told: list[list[int]], width: int, parts: Sequence[SlotStep], active: Numbers, limits: NDArray[np.int32]
     ) -> Launch:
         """Build the data of a launch, and count its work as in flight."""
-        count = padded(len(self._device_batch))
+        count = padded(len(self._slots))
         longest = max([self._active.longest(active), *(len(part.slot.row.table.blocks) for part in parts)])
         first = HEADER + room_of(width)
         rows = np.zeros((count, first + bucket(longest)), np.int32)
@@ -259,7 +259,7 @@ class DeviceBatch:
     def _collect(self, begun: PendingLaunch) -> None:
         """Process the answer of a launch."""
         answer = self._backend.answer(begun.handle)
-        slots, is_active = self._device_batch, self._active.is_active
+        slots, is_active = self._slots, self._active.is_active
         parts = [part for part in begun.parts if part.era == self._eras[part.slot.number]]
         chosen = [part for part in parts if not is_active[part.slot.number]]
         valid = begun.eras == self._eras[begun.active]
@@ -403,8 +403,8 @@ class DeviceBatch:
     def _learn(self, row: SequenceState, count: int, *, is_chosen: bool) -> None:
         """Record tokens after the first `count` of a sequence in its draft history. Those after the next one were
         forced."""
-        if self._guesses is not None:
-            self._guesses.learn(row, row.tokens[count:], chain((is_chosen,), repeat(False)))
+        if self._drafter is not None:
+            self._drafter.learn(row, row.tokens[count:], chain((is_chosen,), repeat(False)))
 
     def _may_ride(self, slot: BatchSlot) -> bool:
         """Test whether a slot may become active: the host only has to note its tokens."""

@@ -72,11 +72,11 @@ class SlotDrafter:
         if record != FREE:
             guide_cache, state, *_ = self._records.key(record)
             self._foreseen.tell(trail, guide_cache, state, lambda kind: trail.odds.of(kind) >= LIKELY)
-        guesses = trail.guesses(most)
-        if not guesses or trail.odds.of(guesses[0][1]) < LIKELY:
+        drafts = trail.drafts(most)
+        if not drafts or trail.odds.of(drafts[0][1]) < LIKELY:
             return []
         found = [trail.tokens[-1]]
-        for token, _ in guesses:
+        for token, _ in drafts:
             after = self._lead(record, token, sequence)
             if after is None:
                 break
@@ -113,7 +113,7 @@ class ActiveSlots:
     """The active slots among `count`, in arrays by slot number.
 
     A token between known records needs no guide and no Python for each sequence, as long as the budget is not tight.
-    special: bool [V], tokens that end a text; guesses: drafts if slots are few
+    special: bool [V], tokens that end a text; drafter: of drafts, if slots are few
     is_active: bool [count]; flying, sent: int32 [count], launches in flight of a slot, and the most tokens these read
     """
 
@@ -123,10 +123,10 @@ class ActiveSlots:
         pool: BlockPool,
         records: DeviceStateTable,
         special: NDArray[np.bool_],
-        guesses: SlotDrafter | None = None,
+        drafter: SlotDrafter | None = None,
     ) -> None:
         self._pool = pool
-        self._guesses = guesses
+        self._drafter = drafter
         self._records = records
         self._special = special
         self.is_active = np.zeros(count, np.bool_)
@@ -191,13 +191,13 @@ class ActiveSlots:
         """True if a slot's next token, or the one after it, is known to be forced."""
         return bool(self._records.near[self._last[self.is_active]].any())
 
-    def guessed(self, most: int) -> dict[int, DraftedSlot]:
+    def drafted(self, most: int) -> dict[int, DraftedSlot]:
         """Return drafts by slot number, of up to `most` tokens."""
         found: dict[int, DraftedSlot] = {}
-        if self._guesses is not None:
+        if self._drafter is not None:
             for number, row in self._rows.items():
                 noted: list[int] = self._tokens[number, : self._made[number]].tolist()
-                tokens = self._guesses.after(row, noted, int(self._last[number]), most)
+                tokens = self._drafter.after(row, noted, int(self._last[number]), most)
                 if tokens:
                     found[number] = DraftedSlot(len(row.table.tokens) + len(row.pending) + len(noted) - 1, tokens)
         return found
@@ -271,11 +271,11 @@ class ActiveSlots:
         for place in range(width):
             some = counts > place
             self._tokens[good[some], made[goes_on][some] + place] = tokens[goes_on, place][some]
-        if self._guesses is not None:
+        if self._drafter is not None:
             before = np.column_stack((self._last[good], after[goes_on, :-1]))
             is_chosen = ~self._records.is_forced[before]
             for number, count, *told in zip(good.tolist(), counts, tokens[goes_on].tolist(), is_chosen, strict=True):
-                self._guesses.learn(self._rows[number], *(each[:count] for each in told))
+                self._drafter.learn(self._rows[number], *(each[:count] for each in told))
         self._last[good] = after[goes_on, counts - 1]
         self._left[good] -= counts
         self._made[good] += counts

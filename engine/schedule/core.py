@@ -282,7 +282,7 @@ class EngineCore:
             if self._device_batch.takes(works):
                 return self._device_batch.run(works, most, is_over)
         scored = any(map(_is_scored, plan.readers))
-        drafted = None if scored else self._guess(plan)
+        drafted = None if scored else self._propose(plan)
         reading = perf_counter()
         if scored:
             hidden, place = self._read_scored(plan)
@@ -369,7 +369,7 @@ class EngineCore:
                 score_prompt(self.model, hidden, places[id(reader)], reader, len(chunk.tokens))
                 places[id(reader)] += len(chunk.tokens) - 1
 
-    def _guess(self, plan: StepPlan) -> StepDrafts | None:
+    def _propose(self, plan: StepPlan) -> StepDrafts | None:
         """Return drafts for sequences in decode if they are likely to save time."""
         # after memory ran out, steps are kept small
         if self._drafter is None or plan.followers or self._config is not self._full_config:
@@ -381,7 +381,7 @@ class EngineCore:
             if reader.table.tokens and len(chunk.tokens) == len(reader.pending) <= SHORT:
                 sequences.append(reader)
         self._drafter.keep(sequences)
-        return self._drafter.guess(sequences, sum(len(chunk.tokens) for chunk in plan.chunks)) if sequences else None
+        return self._drafter.propose(sequences, sum(len(chunk.tokens) for chunk in plan.chunks)) if sequences else None
 
     def _encode(self, model: SourceModel, plan: StepPlan) -> None:
         """Encode the prompts of sequences without encoder output."""

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from ..jit.aliases import Ints
 
-RESUME, WIDTH, START, RECORD, GUESSED, ORIGIN, ATTEMPT, KEY = range(8)
+RESUME, WIDTH, START, RECORD, DRAFTED, ORIGIN, ATTEMPT, KEY = range(8)
 """Columns of the host's message about each slot of a launch, int32. RESUME: whether it continues after its last choice;
 WIDTH: the number of tokens it reads, 0 for none, or at most if it resumes; START: position in its sequence of the first
-token below; RECORD: its record, if it does not resume; GUESSED: the number of guesses, if it resumes; ORIGIN: position
+token below; RECORD: its record, if it does not resume; DRAFTED: the number of drafts, if it resumes; ORIGIN: position
 of the first chosen token; ATTEMPT: of its choice; KEY: two columns, the lower and upper half of its random key. Behind
-these HEADER columns come `room_of(W)` columns with the tokens to read, or guesses if it resumes; then its block table.
+these HEADER columns come `room_of(W)` columns with the tokens to read, or drafts if it resumes; then its block table.
 """
 HEADER = 9
 
@@ -38,7 +38,7 @@ _FACTOR = 0x1E3779B97F4A7C15
 
 
 def room_of(width: int) -> int:
-    """Return the number of token columns in launches of W tokens: guesses may begin in the launch still under way."""
+    """Return the number of token columns in launches of W tokens: drafts may begin in the launch still under way."""
     return width if width == 1 else 2 * width
 
 
@@ -109,7 +109,7 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 def begin(rows: Ints, width: int, room: int, known: StateTables, kept: SlotState) -> LaunchState:
     """Return the inputs of a launch from rows int32 [B, HEADER + room_of(width) + most]; room: tokens of a block.
 
-    A slot that resumes reads its last token, and forced or guessed tokens after it while their records are known, up to
+    A slot that resumes reads its last token, and forced or drafted tokens after it while their records are known, up to
     its WIDTH. Without a record of its own it reads nothing.
     """
     count = len(rows)
@@ -120,10 +120,10 @@ def begin(rows: Ints, width: int, room: int, known: StateTables, kept: SlotState
     for slot, told in enumerate(rows):
         if told[RESUME]:
             starts[slot] = kept.ends[slot]
-            guessed: list[int] = told[HEADER : HEADER + told[GUESSED]].tolist()
-            guesses = dict(enumerate(guessed, int(told[START])))
+            drafted: list[int] = told[HEADER : HEADER + told[DRAFTED]].tolist()
+            drafts = dict(enumerate(drafted, int(told[START])))
             last, record = int(kept.last[slot]), int(kept.records[slot])
-            tokens, met = _behind(last, record, int(starts[slot]), guesses, int(told[WIDTH]), known)
+            tokens, met = _behind(last, record, int(starts[slot]), drafts, int(told[WIDTH]), known)
             widths[slot] = len(tokens)
         else:
             tokens = told[HEADER : HEADER + widths[slot]].tolist()
@@ -144,22 +144,22 @@ def begin(rows: Ints, width: int, room: int, known: StateTables, kept: SlotState
 
 
 def _behind(
-    token: int, record: int, at: int, guesses: dict[int, int], most: int, known: StateTables
+    token: int, record: int, at: int, drafts: dict[int, int], most: int, known: StateTables
 ) -> tuple[list[int], list[int]]:
-    """Return a token and the forced or guessed tokens after it, `most` at most, with the record after each.
+    """Return a token and the forced or drafted tokens after it, `most` at most, with the record after each.
 
-    at: position of the token; guesses: by position, used as long as they agree with the tokens before
+    at: position of the token; drafts: by position, used as long as they agree with the tokens before
     """
     tokens: list[int] = []
     records: list[int] = []
     agrees = True
     while record != UNKNOWN and token >= 0 and len(tokens) < most:
-        agrees = agrees and guesses.get(at + len(tokens)) == token
+        agrees = agrees and drafts.get(at + len(tokens)) == token
         tokens.append(token)
         records.append(record)
         token = int(known.forced[record])
         if token < 0 and agrees:
-            token = guesses.get(at + len(tokens), -1)
+            token = drafts.get(at + len(tokens), -1)
         record = UNKNOWN if token < 0 else _after(record, token, known)
     return tokens, records
 

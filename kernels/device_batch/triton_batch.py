@@ -16,7 +16,7 @@ from .layout import (
     ATTEMPT,
     CLASSES,
     COUNT,
-    GUESSED,
+    DRAFTED,
     HEADER,
     KEY,
     ORIGIN,
@@ -34,7 +34,7 @@ from .layout import (
 
 _RESUME, _WIDTH, _START, _RECORD = tl.constexpr(RESUME), tl.constexpr(WIDTH), tl.constexpr(START), tl.constexpr(RECORD)
 _ORIGIN, _ATTEMPT, _KEY, _HEADER = tl.constexpr(ORIGIN), tl.constexpr(ATTEMPT), tl.constexpr(KEY), tl.constexpr(HEADER)
-_GUESSED, _COUNT, _TOKENS = tl.constexpr(GUESSED), tl.constexpr(COUNT), tl.constexpr(TOKENS)
+_DRAFTED, _COUNT, _TOKENS = tl.constexpr(DRAFTED), tl.constexpr(COUNT), tl.constexpr(TOKENS)
 _CLASSES, _PROBES = tl.constexpr(CLASSES), tl.constexpr(PROBES)
 _FACTOR = tl.constexpr(0x1E3779B97F4A7C15)
 _COPIED = tl.constexpr(128)
@@ -96,18 +96,18 @@ def begin_rows(
     met = tl.where(places == tl.where(resumed, 0, limit - 1), tl.where(resumed, record, tl.load(told + _RECORD)), -1)
     going = resumed & (record >= 0) & (limit > 0)
     width = tl.where(resumed, going.to(tl.int32), limit)
-    # Guesses count only if the one at the last token's position equals that token.
+    # Drafts count only if the one at the last token's position equals that token.
     ahead = start - tl.load(told + _START)
-    guessed = tl.where(resumed & (ahead >= 0), tl.load(told + _GUESSED), 0)
+    drafted = tl.where(resumed & (ahead >= 0), tl.load(told + _DRAFTED), 0)
     shift = tl.maximum(ahead, 0)
-    first = tl.load(told + _HEADER + shift, mask=shift < guessed, other=-1)
-    guessed = tl.where((first >= 0) & (first == tl.load(last + slot)), guessed, 0)
+    first = tl.load(told + _HEADER + shift, mask=shift < drafted, other=-1)
+    drafted = tl.where((first >= 0) & (first == tl.load(last + slot)), drafted, 0)
     for place in tl.static_range(1, WIDTH):
         going = going & (place < limit)
         token = tl.load(forced + tl.maximum(record, 0), mask=going, other=-1)
-        guess = tl.load(told + _HEADER + shift + place, mask=shift + place < guessed, other=-1)
-        token = tl.where(token < 0, guess, token)
-        guessed = tl.where(guess == token, guessed, 0)
+        draft = tl.load(told + _HEADER + shift + place, mask=shift + place < drafted, other=-1)
+        token = tl.where(token < 0, draft, token)
+        drafted = tl.where(draft == token, drafted, 0)
         after = after_token(
             record, token, going & (token >= 0), charsets, loops, keys, values, capacity, dense, classes, size, targets
         )

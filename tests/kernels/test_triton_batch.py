@@ -12,9 +12,9 @@ from trellm.kernels.device_batch.layout import (
     ATTEMPT,
     CLASSES,
     COUNT,
+    DRAFTED,
     EMPTY,
     FREE,
-    GUESSED,
     HEADER,
     KEY,
     ORIGIN,
@@ -52,7 +52,7 @@ def told(rng: Any, slots: int, width: int, most: int) -> np.ndarray:
     rows[:, RECORD] = rng.integers(0, RECORDS, slots)
     rows[:, ORIGIN], rows[:, ATTEMPT] = rng.integers(0, 9, slots), rng.integers(0, 2, slots)
     rows[:, KEY : KEY + 2] = rng.integers(-(1 << 31), 1 << 31, (slots, 2))
-    rows[:, GUESSED] = np.where(rows[:, RESUME], rng.integers(0, room + 1, slots), 0)
+    rows[:, DRAFTED] = np.where(rows[:, RESUME], rng.integers(0, room + 1, slots), 0)
     rows[:, HEADER : HEADER + room] = rng.integers(0, VOCABULARY, (slots, room))
     rows[:, HEADER + room :] = rng.integers(0, 99, (slots, most))
     return rows
@@ -99,7 +99,7 @@ def test_what_slots_read_and_where_they_go(slots: int, width: int, most: int) ->
     for _ in range(4):
         rows, known = told(rng, slots, width, most), random_knowledge(rng)
         kept = random_kept(rng, slots, most * ROOM - width)
-        # Guesses begin near where slots are, and some are right about their last tokens.
+        # Drafts begin near where slots are, and some are right about their last tokens.
         shift = rng.integers(-1, room_of(width), slots)
         rows[:, START] = np.where(rows[:, RESUME], np.maximum(kept.ends - shift, 0), rows[:, START])
         for slot in np.flatnonzero((rows[:, RESUME] > 0) & (shift >= 0) & (rng.random(slots) < 0.8)):
@@ -122,23 +122,23 @@ def test_what_slots_read_and_where_they_go(slots: int, width: int, most: int) ->
         for name, left, right in zip(kept._fields, kept, after, strict=True):
             np.testing.assert_array_equal(left, right.cpu().numpy(), err_msg=name)
         behind = np.arange(width) + 1 < begun.widths[:, None]
-        seen.update(["guessed"] if (behind.ravel() & (begun.sure < 0)).any() else [])
+        seen.update(["drafted"] if (behind.ravel() & (begun.sure < 0)).any() else [])
         seen.update(["fell"] if (expected[:, COUNT] < begun.widths).any() else [])
         seen.update(["ran"] if width > 1 and (begun.widths > 2).any() and (rows[:, RESUME] != 0).any() else [])
         seen.update((2 + (kept.records == FREE)).tolist(), (4 + (kept.records == UNKNOWN)).tolist())
     assert slots < 33 or seen >= {(True, False), (True, True), 2, 3, 4, 5}
     assert slots < 33 or width == 1 or "ran" in seen
-    assert slots < 33 or width == 1 or seen >= {"guessed", "fell"}
+    assert slots < 33 or width == 1 or seen >= {"drafted", "fell"}
 
 
 @needs_triton
 @pytest.mark.parametrize("width", [1, 8])
-def test_a_slot_that_is_far_before_its_guesses_reads_none(width: int) -> None:
+def test_a_slot_that_is_far_before_its_drafts_reads_none(width: int) -> None:
     from trellm.kernels.device_batch import triton_batch
 
     rng = np.random.default_rng(0)
     rows, known = told(rng, 1, width, 5), random_knowledge(rng)
-    rows[0, [RESUME, WIDTH, START, GUESSED]] = 1, width, 60, room_of(width)
+    rows[0, [RESUME, WIDTH, START, DRAFTED]] = 1, width, 60, room_of(width)
     kept = SlotState(*(np.array([number], np.int32) for number in (3, FREE, 2)))
     found = triton_batch.begin(torch.from_numpy(rows).to(DEVICE), width, ROOM, moved(known), moved(kept))
     assert found.widths.tolist() == host.begin(rows, width, ROOM, known, kept).widths.tolist() == [1]
