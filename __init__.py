@@ -43,11 +43,11 @@ if TYPE_CHECKING:
         TrellmError,
         VocabularyError,
     )
-    from .guides.goals.specs import AllOf, AnyOf, Gap, Ordered, Phrase, Template
     from .guides.limits import Cancellation, Limits
     from .guides.protocol import Capture
     from .guides.quoting.quotation import Quote
     from .guides.quoting.source import Span
+    from .guides.required_content.specs import AllOf, AnyOf, Gap, Ordered, Phrase, Template
     from .tokenizers_adapter import Vocabulary
 
 __all__ = [
@@ -113,7 +113,7 @@ _MODULES = {
     "tools": ".tools",
 }
 _HOMES = {
-    **dict.fromkeys(("AllOf", "AnyOf", "Gap", "Ordered", "Phrase", "Template"), ".guides.goals.specs"),
+    **dict.fromkeys(("AllOf", "AnyOf", "Gap", "Ordered", "Phrase", "Template"), ".guides.required_content.specs"),
     **dict.fromkeys(("SMC", "Beam", "Exact", "Greedy", "Importance", "Sample", "Search"), ".engine.search"),
     "Cancellation": ".guides.limits",
     "Capture": ".guides.protocol",

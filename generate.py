@@ -348,7 +348,6 @@ def json(model: Model, schema: Any, **options: Unpack[JSONOptions]) -> Generator
     describe, strict = (check_bool(given.pop(name), name) for name in ("describe", "strict"))
     around = _around(cast("AroundOptions", given))
     _check_contexts(own.get("contexts"))
-    own |= {"indent": check_int(own["indent"], "indent", 0, 16), "max_cases": check_int(own["max_cases"], "max_cases")}
     structure = structure_of(text_in_file(schema, "generate.json: the schema") if isinstance(schema, Path) else schema)
     guide = guides.JSONGuide(structure.schema, model.vocabulary, **own)
     _tell_strange(guide, strict)

@@ -4,7 +4,7 @@
 
 The model is a random Llama (4 layers x 256) with the tokenizer's whole vocabulary, greedy, float32, on one core with
 one thread. Prompts begin with numbers of their own, so that nothing is found again that was read in another round; no
-guesses are read, since a random model goes round in circles, which would be guessed.
+drafts are read, since a random model goes round in circles, which would be drafted.
 
 alone       ms a token at batch 1, and beside transformers' `generate`
 batch       ms of the processor for prompts of 100 to --longest tokens and 64 more each, a third free, a third a regex,

@@ -9,7 +9,7 @@ median of --rounds runs after three warm ones, in which all states are met and a
 
 free, regex, json   text, `([A-Za-z]+[ .,])*`, a list of at least five records by one schema for all rows
 compact             JSON without white space, in which more follows of itself
-forced, narrow      that without guesses, so that only forced tokens are read together; and with one token a launch, as
+forced, narrow      that without drafts, so that only forced tokens are read together; and with one token a launch, as
                     where rows are many
 schemas             JSON with a schema of its own for each row
 seen, unseen        free text for all rows but one, which has a schema that was met before, or one that nobody met: how
@@ -106,14 +106,14 @@ def dry_model(tokenizer: Any) -> Any:
     from trellm.engine.device.backend import HostBackend
     from trellm.engine.models.decoder import DecoderModel
 
-    class LaneDecoder(DecoderModel):
-        def lanes(self, memory: Any, records: Any) -> HostBackend:
+    class BatchDecoder(DecoderModel):
+        def batch_backend(self, memory: Any, records: Any) -> HostBackend:
             return HostBackend(self, memory, records)
 
     sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
     torch.manual_seed(0)
     config = transformers.Qwen3Config(**sizes, num_key_value_heads=2, head_dim=8, vocab_size=len(tokenizer))
-    return LaneDecoder(transformers.Qwen3ForCausalLM(config).eval(), tokenizer)
+    return BatchDecoder(transformers.Qwen3ForCausalLM(config).eval(), tokenizer)
 
 
 def reach() -> float:

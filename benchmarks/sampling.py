@@ -7,7 +7,7 @@ the first two are random tables over characters; that of the last is the small m
 counted by the tokens behind the prompt that the model reads for them:
 
 rejection    texts of the model by itself, given up at the first illegal token
-cars         constrained adaptive rejection sampling as published: tests/engine/drawing/cars.py
+cars         constrained adaptive rejection sampling as published: tests/engine/exact_sampling/cars.py
 exact        `Exact(n, parallel=1)`, which begins with an empty trie as the others do
 
 Particles: `SMC` and genlm-control's, with its adaptive weighted rejection sampler, on a random GPT-2 of two layers and

@@ -299,7 +299,7 @@ class ContentOptions:
 
     def options(self) -> dict[str, Any]:
         """Return options of a call."""
-        from ..guides.goals.specs import Phrase
+        from ..guides.required_content.specs import Phrase
 
         goals = [*self.include, *(Phrase(text, word=True) for text in self.include_word)]
         return {"include": goals, "max_tokens": self.max_tokens, "seed": self.seed}
@@ -334,7 +334,7 @@ class DecodingOptions:
         """Raise UsageError for a draft model without drafting."""
         if self.draft is not None and self.no_draft:
             raise click.UsageError(f"--draft {self.draft} and --no-draft exclude each other; leave one of them out")
-        if self.draft is not None and not searching.reads_guesses:
+        if self.draft is not None and not searching.reads_drafts:
             raise click.UsageError(f"--draft {self.draft} has no effect with --beams or --search; leave it out")
 
     def options(self) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class SearchOptions:
     samples: int
 
     @property
-    def reads_guesses(self) -> bool:
+    def reads_drafts(self) -> bool:
         """True if texts are generated token by token, so that drafts apply."""
         return self.width is None and self.kind is None
 

@@ -1,4 +1,4 @@
-"""Drafts: guesses of the next tokens, verified in one forward pass with the known ones.
+"""Drafts: proposed next tokens, verified in one forward pass with the known ones.
 
 Sources are repetitions in the text, the constraint, and a draft model. Acceptance rates are measured even if drafts are
 not read: each chosen token shows whether its draft was right. Drafts are read if the measured costs make this faster,
@@ -81,7 +81,7 @@ class ForcedDrafts:
         return tokens[: len(tokens) - (len(data) > len(written))] if text.encode() == written else []
 
 
-def state_after_guess(sequence: SequenceState, state: int, token: int) -> int:
+def state_after_draft(sequence: SequenceState, state: int, token: int) -> int:
     """Return the state after a drafted token; DEAD if the constraint rejects it or it ends the text."""
     request = sequence.request
     if request.stops(state, token):
@@ -95,7 +95,7 @@ def state_after_guess(sequence: SequenceState, state: int, token: int) -> int:
         return DEAD
 
 
-def mask_of_guess(guide_cache: GuideCache, state: int, stop_ids: frozenset[int]) -> Mask | None:
+def mask_of_draft(guide_cache: GuideCache, state: int, stop_ids: frozenset[int]) -> Mask | None:
     """Return the mask of a state; None if that fails."""
     try:
         return guide_cache.mask(state, stop_ids)
@@ -205,7 +205,7 @@ class DraftModel:
         for row in self._tables.keys() - rows:
             self._pool.release(self._tables.pop(row))
 
-    def guess(self, rows: Sequence[SequenceState], most: Sequence[int]) -> list[list[int]]:
+    def propose(self, rows: Sequence[SequenceState], most: Sequence[int]) -> list[list[int]]:
         """Draft up to `most` tokens for each sequence, under its constraint and with its own random numbers.
 
         An exception of the model becomes the error of the sequences.
@@ -220,9 +220,9 @@ class DraftModel:
         except Exception as error:
             for row in rows:
                 row.error = error
-        guessed = sum(map(len, found))
-        if guessed:
-            each = (perf_counter() - begin) / guessed
+        drafted = sum(map(len, found))
+        if drafted:
+            each = (perf_counter() - begin) / drafted
             self.seconds += _NEWS * (each - self.seconds) if self.seconds else each
         return found
 
@@ -277,7 +277,7 @@ class DraftModel:
         goes_on: list[int] = []
         for place, n in enumerate(alive):
             token = self._pick(rows[n], states[n], len(found[n]), logits[place : place + 1])
-            state = DEAD if token == UNUSABLE or token in self._eos else state_after_guess(rows[n], states[n], token)
+            state = DEAD if token == UNUSABLE or token in self._eos else state_after_draft(rows[n], states[n], token)
             if state != DEAD:
                 states[n] = state
                 found[n].append(token)
@@ -288,7 +288,7 @@ class DraftModel:
         """Return the sequence's own choice from draft logits [1, V]; UNUSABLE if there is none."""
         request = row.request
         guide_cache = request.guide_cache(state)
-        mask = None if guide_cache is None else mask_of_guess(guide_cache, state, request.stop_ids)
+        mask = None if guide_cache is None else mask_of_draft(guide_cache, state, request.stop_ids)
         if guide_cache is not None and mask is None:
             return UNUSABLE
         search = request.search if type(request.search) is Sample else _GREEDY
@@ -360,7 +360,7 @@ class Drafter:
         """Test whether a model can return hidden states of several last tokens, and drop some of them."""
         return pool.slots is None and isinstance(model, DraftedModel) and model.reads_drafts
 
-    def guess(self, sequences: Sequence[SequenceState], tokens: int) -> StepDrafts | None:
+    def propose(self, sequences: Sequence[SequenceState], tokens: int) -> StepDrafts | None:
         """Return drafts for sequences that read all their pending tokens; None without any.
 
         tokens: number of tokens in the step without drafts
@@ -457,25 +457,25 @@ class Drafter:
         """Add as many drafts as pay for one sequence to `found`. Return the expected number of accepted ones."""
         request, state = sequence.request, sequence.state
         most = min(WIDEST - len(sequence.pending), sequence.left - 1)
-        guesses = trail.guesses(most)
+        drafts = trail.drafts(most)
         drafted: list[int] = []
         wide: list[int] = []
         probability, brings, is_on = 1.0, 0.0, True
         while len(drafted) < most:
             guide_cache, place = request.guide_cache(state), len(drafted)
             known = None if guide_cache is None else guide_cache.known(state)
-            guess = guesses[place][0] if is_on and place < len(guesses) else -1
-            token = known.forced if known is not None and known.forced >= 0 and not request.scores else guess
+            draft = drafts[place][0] if is_on and place < len(drafts) else -1
+            token = known.forced if known is not None and known.forced >= 0 and not request.scores else draft
             if token < 0 or token in self._eos:
                 break
-            if token == guess:
-                probability *= trail.odds.of(guesses[place][1])
+            if token == draft:
+                probability *= trail.odds.of(drafts[place][1])
                 if not self.costs.pays(probability, tokens + place, useful + brings):
                     break
                 brings += probability
             else:
                 is_on = False
-            state = state_after_guess(sequence, state, token)
+            state = state_after_draft(sequence, state, token)
             if state == DEAD:
                 break
             drafted.append(token)
@@ -506,9 +506,9 @@ class Drafter:
                 asked.setdefault(id(draft), []).append((sequence, trail, count))
             trail.rest(count > 0)
         for key, several in asked.items():
-            guessed = self._seconds[key].guess([each for each, _, _ in several], [count for _, _, count in several])
-            for (sequence, trail, _), guesses in zip(several, guessed, strict=True):
-                trail.ahead[SECOND] = guesses
+            proposed = self._seconds[key].propose([each for each, _, _ in several], [count for _, _, count in several])
+            for (sequence, trail, _), drafts in zip(several, proposed, strict=True):
+                trail.ahead[SECOND] = drafts
                 useful += self._draft(sequence, trail, tokens, useful, found)
                 tokens += len(found.tokens.get(sequence, ()))
 

@@ -8,7 +8,7 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from time import perf_counter
 from typing import Any
@@ -25,7 +25,7 @@ from .models.protocol import Model, SourceModel, check_model
 from .options import Options, RunOptions
 from .prompts.arguments import AnyPrompts, prompts_of
 from .results import Generation, keeping
-from .schedule.call import Call, RequestOutput
+from .schedule.call import Call
 from .schedule.core import EngineCore
 from .schedule.scheduler import LEAST, LONGEST, SchedulerConfig, chunk_or_gap
 from .search import Target
@@ -237,12 +237,6 @@ class Engine:
             call.waiting = max(0, call.waiting - 1)  # a forked process has no waiting threads
         if self._is_closed and not call.outcomes:
             raise Cancelled("the engine was closed before this call was finished")
-
-    def outcomes(self, call: Call) -> Iterator[tuple[int, RequestOutput]]:
-        """Yield new outcomes of a call by request number, each once."""
-        for number, outcome in list(call.outcomes.items()):
-            yield number, outcome
-            call.take(number)
 
     def certain(self, call: Call) -> dict[int, CommittedPrefix]:
         """Return the committed prefixes of running requests by number."""

@@ -21,7 +21,7 @@ from .decode.sequence import SequenceState
 from .engine import Told, run_together
 from .generator import Generator
 from .models.protocol import Model
-from .options import CallOptions, Options, RunOptions
+from .options import DEFAULTS, CallOptions, Options, RunOptions
 from .prompts.arguments import AnyPrompts, Prompt
 from .results import Generation, Interrupted, keep_results, listed
 from .search import Beam, Sample
@@ -72,11 +72,11 @@ class Extractor(Generator[Any]):
         """Return a `Generation` in place of each span."""
         return super().run(prompts, **options)
 
-    def job(self, prompt: Prompt, include: Any = (), *, continues: bool = False) -> Job:
-        """Return the prompt with this generator's constraint and further goals."""
+    def job(self, prompt: Prompt, options: Options = DEFAULTS) -> Job:
+        """Return the prompt with this generator's constraint and required content."""
         if self._most > 1:
             raise OptionError(f"spans={self._most} needs several runs; call the generator itself, or its run()")
-        job = super().job(prompt, include, continues=continues)
+        job = super().job(prompt, options)
         return job if job.frame is None or self.frame != "auto" else replace(job, search=WITHIN_CHATS)
 
     def _described(self) -> Description:

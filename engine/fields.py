@@ -251,7 +251,7 @@ class _Step:
         self.model = model
         self._guide = _OneToken(model.vocabulary, allowed)
 
-    def job(self, prompt: Prompt, include: Any = (), *, continues: bool = False) -> Job:
+    def job(self, prompt: Prompt, options: Options) -> Job:
         """Return the prompt with a constraint to one of the tokens."""
         return Job(prompt, GuideCache(self._guide, self.model.sparse_head_limit))
 

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from ..checks import check_int, implements
 from ..errors import LimitError, OptionError, TrellmError
 from ..guides.free_guide import FreeGuide
-from ..guides.goals import GoalGuide, goals_of
-from ..guides.goals.specs import Goal
 from ..guides.limits import Limits
 from ..guides.locks import new_lock
 from ..guides.pictures import svg_of
 from ..guides.protocol import Capture, Findings, Guide, Rebuildable
 from ..guides.quoting.source import Span
+from ..guides.required_content import GoalGuide
+from ..guides.required_content.specs import Goal
 from ..guides.tagged.after_guide import AfterGuide
 from ..tokenizers_adapter import Vocabulary
 from ..tokenizers_adapter.marked import MarkedVocabulary, without_markers
@@ -34,7 +34,7 @@ from .fields import FieldScorer, check_fields
 from .formats import NaturalSpelling
 from .handle import Handle, Piece
 from .models.protocol import Model, PoolingModel, SourceModel, check_guide, check_model, words_behind
-from .options import CallOptions, Options, RunOptions, StreamOptions, TextOptions
+from .options import DEFAULTS, CallOptions, Options, RunOptions, StreamOptions, TextOptions
 from .prompts.arguments import AnyPrompts, Prompt, PromptParts, is_chat, prompts_of
 from .prompts.description import with_description
 from .prompts.encoding import Ids, continued
@@ -315,19 +315,19 @@ class Generator(Described, Generic[T]):
         """Return the picture of the constraint for notebooks; None if it has none or is too large."""
         return svg_of(self.guide)
 
-    def job(self, prompt: Prompt, include: Any = (), *, continues: bool = False) -> Job:
-        """Return the prompt with this generator's constraint and further goals. Raises the errors of
+    def job(self, prompt: Prompt, options: Options = DEFAULTS) -> Job:
+        """Return the prompt with this generator's constraint and required content. Raises the errors of
         `guides.GoalGuide`.
 
-        continues: the text continues the last message of a chat, so the default frame does not apply
+        A text that continues the last message of a chat has no default frame.
         """
         if self.description:
             prompt = with_description(prompt, self.description)
-        is_answer = is_chat(prompt) and not continues
+        is_answer = is_chat(prompt) and not options.continues
         framed = self._framed if is_answer else None
-        if framed is not None and not (framed.frame == "sentence" and goals_of(include)):
-            return framed.job(prompt, include)
-        guide_cache = self.guide_cache(include)
+        if framed is not None and not (framed.frame == "sentence" and options.include):
+            return framed.job(prompt, options)
+        guide_cache = self.guide_cache(options.include)
         frame = self._frame or (self._before_chats if is_answer else None)
         if frame is None or self._after is not None:
             return Job(prompt, guide_cache)
@@ -346,8 +346,10 @@ class Generator(Described, Generic[T]):
             heal, ids = True, (*ids, *continued(self.model, before.before, 0))
         return is_known(self.model, tuple(words_behind(ids)), self._guide_cache, heal=options.heal and heal)
 
-    def guide_cache(self, include: Any = ()) -> GuideCache | None:
-        """Return the constraint with further goals; None for free text. Raises the errors of `guides.GoalGuide`.
+    def guide_cache(self, goals: tuple[Goal, ...] = ()) -> GuideCache | None:
+        """Return the constraint with further goals, as `goals_of` returns them; None for free text.
+
+        Raises the errors of `guides.GoalGuide`.
 
         Rebuilds the guide if it should be. The constraints of the last few goals are cached: their states are costly.
         """
@@ -355,7 +357,6 @@ class Generator(Described, Generic[T]):
             with self._lock:
                 if self.guide.should_rebuild:
                     self._take(self.guide.rebuild())
-        goals = goals_of(include)
         if not goals:
             return self._guide_cache
         with self._lock:
@@ -497,7 +498,7 @@ class Embedder(Generator[Any]):
             model.embedding_size if dimensions is None else check_int(dimensions, "dimensions", 1, model.embedding_size)
         )
 
-    def job(self, prompt: Prompt, include: Any = (), *, continues: bool = False) -> Job:
+    def job(self, prompt: Prompt, options: Options = DEFAULTS) -> Job:
         """Return the prompt as a job for an embedding."""
         return Job(prompt, None, pools=self.dimensions)
 

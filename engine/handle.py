@@ -39,9 +39,8 @@ class Task(Protocol):
         """The beginning of a free text that is not part of the output."""
         ...
 
-    def job(self, prompt: Prompt, include: Any = (), *, continues: bool = False) -> Job:
-        """Return the prompt with its constraint and further goals. continues: the text continues a chat's last
-        message"""
+    def job(self, prompt: Prompt, options: Options) -> Job:
+        """Return the prompt with its constraint, and the required content of the options."""
         ...
 
     def result(self, sequence: SequenceState, options: Options) -> Generation[Any]:
@@ -71,10 +70,6 @@ class RequestRunner(Protocol):
 
     def wait(self, call: Call, *, every_step: bool = False) -> None:
         """Run steps until there may be an outcome."""
-        ...
-
-    def outcomes(self, call: Call) -> Iterator[tuple[int, RequestOutput]]:
-        """Yield new outcomes of requests."""
         ...
 
     def certain(self, call: Call) -> dict[int, CommittedPrefix]:
@@ -154,7 +149,7 @@ class Handle:
                 f"{MAX_TEXTS:,} texts; ask for fewer, or make several calls"
             )
         if jobs is None:
-            jobs = [task.job(prompt, options.include, continues=options.continues) for task, prompt in pairs]
+            jobs = [task.job(prompt, options) for task, prompt in pairs]
         self.call = engine.enter(requests_of(engine.model, jobs, options), options.batch_size)
         weakref.finalize(self, _give_up, engine, self.call).atexit = False
 
@@ -230,7 +225,7 @@ class Handle:
     def saved(self) -> list[Any]:
         """Return all finished results, also unread ones, by prompt as in `Interrupted`."""
         with suppress(KeyboardInterrupt):  # a second Ctrl-C: keep what is stored so far
-            for number, outcome in self.engine.outcomes(self.call):
+            for number, outcome in self.call.take():
                 self._enter(number, outcome)
         shaped = zip(self._found, self.results(), strict=True)
         return [None if all(result is None for result in results) else entry for results, entry in shaped]
@@ -316,10 +311,7 @@ class Cursor:
         self.check_all()
 
     def news(self) -> Iterator[News]:
-        """Yield news since the last call, between two steps.
-
-        An outcome is removed when the next one is requested, so that an interrupt loses none.
-        """
+        """Yield news since the last call, between two steps. Outcomes are taken from the call."""
         handle = self.handle
         if self.grows and handle.call.groups:
             for number, certain in handle.engine.certain(handle.call).items():
@@ -329,7 +321,7 @@ class Cursor:
                 if begin is not None and len(certain.text) > begin:
                     self._collected[number] = len(certain.text)
                     yield number, certain._replace(text=certain.text[begin:])
-        yield from handle.engine.outcomes(handle.call)
+        yield from handle.call.take()
 
     def read(self, news: Iterable[News]) -> list[Piece]:
         """Return the pieces of collected news. Raises the error of a text."""

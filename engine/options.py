@@ -10,10 +10,10 @@ from typing import Any, TypedDict, cast
 
 from ..checks import brief, check_bool, check_int, check_text, check_texts, items_of
 from ..errors import OptionError
-from ..guides.goals.specs import Goal, goals_of
+from ..guides.required_content.specs import Goal, goals_of
 from ..sampling import BEAM_OPTIONS, SAMPLE_OPTIONS
 from .decode.controls import Controls, biases_of
-from .decode.randomness import fresh_seed
+from .decode.randomness import fresh_bits
 from .models.protocol import Model, is_model
 from .prompts.arguments import extras_of, template_options_of
 from .prompts.encoding import Extras
@@ -168,7 +168,7 @@ class Options:
         for name in given:
             if name not in possible:
                 raise OptionError(unknown_option(name, given[name], possible, RunOptions.__annotations__))
-        return cls(**given) if given else _DEFAULTS
+        return cls(**given) if given else DEFAULTS
 
     def __post_init__(self) -> None:
         if self.max_tokens is not None:
@@ -187,7 +187,7 @@ class Options:
         self._set("seed", _seed(self.seed))
         self._check_draft()
         self._set("logit_bias", biases_of(self.logit_bias))
-        goals_of(self.include)
+        self._set("include", goals_of(self.include))
         for name in EXTRAS:
             self._set(name, extras_of(getattr(self, name), name))
         self._set("chat_template_kwargs", template_options_of(self.chat_template_kwargs))
@@ -254,7 +254,7 @@ class Options:
     def check_pools(self) -> None:
         """Raise OptionError for options that do not apply to embeddings."""
         for name in RunOptions.__annotations__:
-            if name not in _OF_EMBEDDINGS and getattr(self, name) != getattr(_DEFAULTS, name):
+            if name not in _OF_EMBEDDINGS and getattr(self, name) != getattr(DEFAULTS, name):
                 value = brief(getattr(self, name))
                 raise OptionError(f"{name}={value}: an embedding has no output text; leave it out")
 
@@ -285,7 +285,7 @@ class Options:
     def seeds(self, count: int) -> list[int]:
         """Return one seed for each prompt."""
         if self.seed is None:
-            return [fresh_seed() for _ in range(count)]
+            return [fresh_bits(64) for _ in range(count)]
         if isinstance(self.seed, int):
             return [self.seed] * count
         if len(self.seed) != count:
@@ -405,5 +405,5 @@ def unknown_option(name: str, value: Any, possible: Collection[str], everywhere:
     return f"{what}: there is no such option; {hint}"
 
 
-_DEFAULTS = Options()
+DEFAULTS = Options()
 """The options of a call that names none."""

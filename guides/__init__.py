@@ -9,11 +9,11 @@ from ..lazy import getter
 if TYPE_CHECKING:
     from .cfg_guide import CFGGuide
     from .free_guide import FreeGuide
-    from .goals import GoalGuide
     from .healing import AlignedGuide
     from .json_guide import JSONGuide
     from .protocol import DEAD, ByteGuide, Guide, RowGuide, mask_of, mask_within, tokens_of
     from .regular_guide import ChoiceGuide, FSMGuide, RegexGuide
+    from .required_content import GoalGuide
     from .substring_guide import SubstringGuide
     from .tagged import TaggedGuide
 
@@ -42,7 +42,7 @@ _HOMES = {
     "AlignedGuide": "healing",
     "ByteGuide": "protocol",
     "FreeGuide": "free_guide",
-    "GoalGuide": "goals",
+    "GoalGuide": "required_content",
     "Guide": "protocol",
     "RowGuide": "protocol",
     "mask_of": "protocol",

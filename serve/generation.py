@@ -339,15 +339,14 @@ class GenerationRequest:
         found: list[Job] = []
         sizes: list[int] = []
         for number, prompt in enumerate(self.prompts):
-            job = self.task.job(prompt, self.options.include, continues=self.options.continues)
+            job = self.task.job(prompt, self.options)
             ids = self._ids(job.prompt, number) if known is None else known
-            job = replace(job, ids=ids)
-            read = job.read(self.service.model, self.options, number).ids
-            size = len(read)
-            sizes.append(size)
+            tokens = job.read(self.service.model, self.options, number, ids)
+            sizes.append(len(tokens.ids))
             if self.media.counts:
-                self.media_tokens.update(counts_of(read))
-            found.append(job if job.pools else replace(job, max_tokens=self._budget(size, job.needed)))
+                self.media_tokens.update(counts_of(tokens.ids))
+            budget = None if job.pools else self._budget(sizes[-1], job.needed)
+            found.append(replace(job, tokens=tokens, max_tokens=budget))
         return found, sizes
 
     def _budget(self, prompt: int, needed: int) -> int | None:

@@ -92,21 +92,21 @@ def test_a_model_writes_calls(files: dict[str, str], capsys: pytest.CaptureFixtu
     assert "y>1999" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("flags", "guesses"), [(["--no-draft"], False), ([], True), (["--draft", "copy"], True)])
-def test_guesses_are_read_unless_told_otherwise(
+@pytest.mark.parametrize(("flags", "drafts"), [(["--no-draft"], False), ([], True), (["--draft", "copy"], True)])
+def test_drafts_are_read_unless_told_otherwise(
     flags: list[str],
-    guesses: bool,
+    drafts: bool,
     command_runs: Any,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     model = models.small()
-    asked = watched(monkeypatch, Drafter, "guess", lambda _, rows, __: [row.request.options.draft for row in rows])
+    asked = watched(monkeypatch, Drafter, "propose", lambda _, rows, __: [row.request.options.draft for row in rows])
     command_runs(model)
     assert main(["generate", "-m", "small", "-p", "the", "--max-tokens", "6", *flags]) == 0
-    assert {draft for drafts in asked for draft in drafts} == ({model} if "copy" in flags else {guesses})
+    assert {draft for drafts in asked for draft in drafts} == ({model} if "copy" in flags else {drafts})
 
 
-def test_flags_of_guesses_that_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+def test_flags_of_drafts_that_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["generate", "-m", "x", "-p", "y", "--draft", "z", "--no-draft"]) == 2
     assert "leave one of them out" in capsys.readouterr().err

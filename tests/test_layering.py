@@ -108,8 +108,8 @@ ROOMS: dict[Module, tuple[str, ...]] = {
         *("pictures", "healing", "goals", "tagged"),
     ),
     ("engine",): (
-        *("media", "memory", "sending", "search", "downloads", "models", "prompts", "decode", "drawing", "drafts"),
-        *("diagnostics", "device", "schedule"),
+        *("media", "memory", "sending", "search", "downloads", "models", "prompts", "decode", "exact_sampling"),
+        *("drafts", "diagnostics", "device", "schedule"),
     ),
     ("guides", "json_schema"): ("read", "algebra", "automata", "witness", "compiled", "lower", "outline"),
 }

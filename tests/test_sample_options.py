@@ -44,7 +44,7 @@ def test_it_says_whether_tokens_are_left_out(name: str) -> None:
 @pytest.mark.parametrize("search", [Exact, SMC, Importance])
 def test_searches_of_whole_texts_take_it(name: str, search: Any) -> None:
     known = {field.name for field in fields(search)}
-    assert name in known, "Target of engine/search.py lacks it; what it does is in `kept` of engine/drawing"
+    assert name in known, "Target of engine/search.py lacks it; what it does is in `kept` of engine/exact_sampling"
 
 
 @EACH

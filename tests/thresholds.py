@@ -33,7 +33,7 @@ PLACES = {
     "constants_apart": _JSON + "lower.formulas.FEW",
     "dense_rows": _DEVICE + "state_table.DENSE",
     "few_rows_of_a_launch": _DEVICE + "batch.FEW",
-    "goal_states": _GUIDES + "goals.automaton.MAX_GOAL_STATES",
+    "goal_states": _GUIDES + "required_content.automaton.MAX_GOAL_STATES",
     "joint_conditions": _JSON + "lower.strings.lowering.MANY_CONDITIONS",
     "joint_states": _JSON + "lower.strings.lowering.MAX_JOINT_STATES",
     "keys_sorted_at_once": "trellm.kernels.suffix.tree.PIECE",
@@ -57,7 +57,7 @@ PLACES = {
     "seconds_of_a_short_constraint": "trellm.serve.constraints.compiler.MOMENT",
     "seconds_of_a_slow_step": "trellm.serve.dispatcher.SLOW",
     "seconds_of_gathered_events": "trellm.serve.dispatcher.GATHERED",
-    "states_before_goals_are_asked": _GUIDES + "goals.completion.SOON",
+    "states_before_goals_are_asked": _GUIDES + "required_content.completion.SOON",
     "steps_of_a_quick_answer": "trellm.engine.decode.sampler.QUICK",
     "share_of_memory": "trellm.engine.engine.SHARE",
     "subsets_at_once": _GUIDES + "automata.positions.MAX_SUBSETS",
@@ -69,7 +69,7 @@ PLACES = {
     "values_excluded_at_once": _JSON + "lower.strings.places.MAX_AT_ONCE",
     "walks_before_a_narrow_loop": _GUIDES + "lift.tables.WALKS_OF_NARROW",
     "ways_through_an_object": _JSON + "lower.objects.choices.MAX_WAYS",
-    "weights_of_paths": "trellm.engine.drawing.path.MAX_WEIGHTS",
+    "weights_of_paths": "trellm.engine.exact_sampling.path.MAX_WEIGHTS",
     "widths_of_a_launch": _DEVICE + "batch.WIDTHS",
 }
 

@@ -11,10 +11,10 @@ steps and give-ups there were; differences go to --log, and make it exit with 1.
 
 With `--ahead` rows go on by themselves, as on a GPU, up to 32 launches in a step, and everything is small by turns:
 every 60 requests another engine is made, with other memory, room for records, window and lengths, and in half of them
-all guesses are read. Steps are broken off at random, by Ctrl-C and by memory that runs out in the midst of one.
+all drafts are read. Steps are broken off at random, by Ctrl-C and by memory that runs out in the midst of one.
 
-With `--drafts` guesses of how texts go on are read at random, whatever they cost; some requests have a smaller model
-besides, which is the model itself, so that its guesses are right, or one that is wrong. Alone, requests run without.
+With `--drafts` drafts are read at random, whatever they cost; some requests have a smaller model
+besides, which is the model itself, so that its drafts are right, or one that is wrong. Alone, requests run without.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ IDLE = 20
 AROUND = 60
 """Requests of one engine, with --ahead."""
 SOMETIMES = 0.7
-"""The share of guesses that are read, with --drafts; a smaller model is asked where none is."""
+"""The share of drafts that are read, with --drafts; a smaller model is asked where none is."""
 BROKEN = 0.002
 """The share of forward passes that are broken off, with --ahead."""
 
@@ -77,16 +77,16 @@ def make_model(window: int | None = None, merges: Sequence[tuple[str, str]] = ()
     return models.transformers(network.double().eval(), tokenizer)
 
 
-def lanes_of(model: Any) -> Any:
+def batched(model: Any) -> Any:
     """The same model, whose rows go on by themselves; its forward passes are broken off at random."""
     from trellm.engine.device.backend import HostBackend
     from trellm.engine.models.decoder import DecoderModel
 
-    class LaneDecoder(DecoderModel):
+    class BatchDecoder(DecoderModel):
         pick = random.Random(0)
         broken = launches = 0
 
-        def lanes(self, memory: Any, records: Any) -> HostBackend:
+        def batch_backend(self, memory: Any, records: Any) -> HostBackend:
             return HostBackend(self, memory, records)
 
         def forward(self, chunks: Any, memory: Any) -> Any:
@@ -103,7 +103,7 @@ def lanes_of(model: Any) -> Any:
                 self.broken += 1
                 raise MemoryError if self.pick.random() < 0.5 and len(chunks) > 1 else KeyboardInterrupt
 
-    return LaneDecoder(model.model, model.tokenizer)
+    return BatchDecoder(model.model, model.tokenizer)
 
 
 class Requests:
@@ -176,7 +176,7 @@ class Requests:
                 logprobs=pick.random() < 0.1,
                 draft=True if isinstance(search, Beam) else pick.choice(self.drafts),
             )
-        return requests_of(self.model, [generator.job(prompt, options.include)], options)[0]
+        return requests_of(self.model, [generator.job(prompt, options)], options)[0]
 
 
 def tokens_of(call: Any, number: int) -> Any:
@@ -294,7 +294,7 @@ def run_ahead(soak: Soak, cases: int) -> Any:
 
     pick = soak.pick
     merges = [("t", "h"), ("th", "e"), ("1", "2"), ("a", "b"), ("ab", "c"), ("o", "n")]
-    models = [(plain, lanes_of(plain)) for plain in (make_model(window, merges) for window in (None, 7, 40))]
+    models = [(plain, batched(plain)) for plain in (make_model(window, merges) for window in (None, 7, 40))]
     for begin in range(0, cases, AROUND):
         soak.plain, model = pick.choice(models)
         state_table.RECORDS = pick.choice([2, 5, 40, 2048])
@@ -308,8 +308,8 @@ def run_ahead(soak: Soak, cases: int) -> Any:
     return [model for _, model in models]
 
 
-def read_guesses(model: Any, requests: Requests) -> list[int]:
-    """Let guesses be read, or not, at random. Returns how many there are, and how many were right."""
+def read_drafts(model: Any, requests: Requests) -> list[int]:
+    """Let drafts be read, or not, at random. Returns how many there are, and how many were right."""
     from trellm import models
     from trellm.engine.drafts import Drafter, ForwardCosts, StepDrafts
 
@@ -338,7 +338,7 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=320)
     parser.add_argument("--longest", type=int, default=4000, help="prompt, in tokens")
     parser.add_argument("--ahead", action="store_true", help="let rows go on by themselves, in small engines")
-    parser.add_argument("--drafts", action="store_true", help="read guesses whatever they cost")
+    parser.add_argument("--drafts", action="store_true", help="read drafts whatever they cost")
     parser.add_argument("--minutes", type=float, default=math.inf, help="make no more requests after so many")
     parser.add_argument("--log", type=Path)
     options = parser.parse_args()
@@ -362,10 +362,10 @@ def main() -> None:
         soak.plain = model = make_model()
         loop = EngineCore(model, options.blocks, SchedulerConfig(max_num_batched_tokens=512, prefill_chunk_size=128))
         requests = Requests(model, options.seed, options.longest, options.blocks)
-        guesses = read_guesses(model, requests) if options.drafts else None
+        drafts = read_drafts(model, requests) if options.drafts else None
         soak.run(loop, requests, options.cases, ahead=False)
-        if guesses:
-            print(f"{guesses[0]} guesses were read, {guesses[1]} of them right")
+        if drafts:
+            print(f"{drafts[0]} drafts were read, {drafts[1]} of them right")
     print(
         f"{soak.compared} requests compared, {soak.different} different, {soak.cancelled} cancelled; {soak.steps} "
         f"steps, {given_up[0]} give-ups, {time.monotonic() - begin:.0f} s"

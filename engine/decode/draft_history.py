@@ -64,7 +64,7 @@ class DraftHistory:
         """True if a draft from repetition is at least as likely to be accepted as one from a quotation."""
         return self._agreeing >= _SURE and self.odds.of(kind_of(self._agreeing)) >= self.odds.of(QUOTED)
 
-    def guesses(self, most: int) -> list[tuple[int, int]]:
+    def drafts(self, most: int) -> list[tuple[int, int]]:
         """Return up to `most` drafted tokens, each with its kind.
 
         A quotation comes first, then forced text or repetition by acceptance rate, then the draft model.

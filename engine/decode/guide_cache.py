@@ -18,11 +18,11 @@ from torch import Tensor
 from ...checks import implements
 from ...errors import LimitError
 from ...guides import AlignedGuide, FreeGuide
-from ...guides.goals import GoalGuide
 from ...guides.healing import Crossings
 from ...guides.limits import Limits
 from ...guides.locks import new_lock
 from ...guides.protocol import DEAD, ByteGuide, Foreseeing, Guide, Mask, Quoting, RowGuide, mask_within
+from ...guides.required_content import GoalGuide
 from ...kernels.logits.mask import allowed_ids
 from ..models.protocol import Model
 from ..prompts.encoding import Ids

@@ -20,11 +20,6 @@ def fresh_bits(count: int) -> int:
     return _GENERATOR.getrandbits(count)
 
 
-def fresh_seed() -> int:
-    """Return a random seed."""
-    return fresh_bits(64)
-
-
 def mix(value: int) -> int:
     """Return 64 pseudo-random bits, a bijection. Source: SplitMix64 (Steele, Lea, Flood 2014)."""
     value = (value + _GOLDEN) & _MASK

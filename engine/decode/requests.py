@@ -32,7 +32,7 @@ class Job:
     """One prompt with its constraint.
 
     prompt: as `prompt_of` returns it
-    ids: its tokens, if they are known
+    tokens: what `read` returns, if it was read before
     frame: the frame of the answer; a prompt that is a text ends with its beginning
     search: the search if the caller names none
     max_tokens: the requested budget, if it is not the one of the options
@@ -41,7 +41,7 @@ class Job:
 
     prompt: Prompt
     guide_cache: GuideCache | None
-    ids: Ids | None = None
+    tokens: ReadMedia | None = None
     frame: Frame | Sentence | None = None
     search: Search | Beam | None = None
     max_tokens: int | None = None
@@ -69,13 +69,18 @@ class Job:
         most = self.frame.most if isinstance(self.frame, Sentence) else DEFAULT_TOKENS
         return most + (guide.free_tokens if isinstance(guide, AfterGuide) else 0)
 
-    def read(self, model: Model, options: Options, number: int) -> ReadMedia:
-        """Return the tokens of prompt and lead, and the references to its images and audio. Raises OptionError."""
-        if self.ids is None:
+    def read(self, model: Model, options: Options, number: int, known: Ids | None = None) -> ReadMedia:
+        """Return the tokens of prompt and lead, and the references to its images and audio. Raises OptionError.
+
+        known: the tokens of the prompt, if the caller has them
+        """
+        if self.tokens is not None:
+            return self.tokens
+        if known is None:
             ids, held = read(model, self.prompt, number, options.extras)
         else:
             media = media_of(model)
-            ids, held = self.ids, () if media is None else media.held(self.ids, media_in(self.prompt))
+            ids, held = known, () if media is None else media.held(known, media_in(self.prompt))
         return ReadMedia((*ids, *continued(model, self.lead, number)) if self.lead else ids, held)
 
 

@@ -10,14 +10,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...kernels.lanes.layout import CLASSES, EMPTY, FREE, UNKNOWN, LaunchState, SlotState, StateTables, advance, begin
+from ...kernels.device_batch.layout import (
+    CLASSES,
+    EMPTY,
+    FREE,
+    UNKNOWN,
+    LaunchState,
+    SlotState,
+    StateTables,
+    advance,
+    begin,
+)
 from ...kernels.logits.select import masked_argmax, masked_sample
 from ...tokenizers_adapter import Vocabulary
 from ..memory.tables import BLOCK, BlockTable, Chunk
 from ..models.protocol import DraftedModel, Memory, Model
 from .state_table import DENSE, DeviceStateTable, TableUpdates, charsets
 
-LANES = 256
+SLOTS = 256
 WIDTHS = (1, 8)
 """Numbers of tokens that a slot may read in a launch. The larger one needs at most FEW slots."""
 FEW = 4
@@ -29,7 +39,7 @@ TEMPERATURE, TOP_K, TOP_P, MIN_P = range(4)
 class Launch(NamedTuple):
     """A step of all slots.
 
-    rows: int32 [B, HEADER + width + blocks], see kernels/lanes/layout.py; width: tokens for each slot
+    rows: int32 [B, HEADER + width + blocks], see kernels/device_batch/layout.py; width: tokens for each slot
     choices: float64 [4, B]; is_greedy: all slots choose greedily; is_filtered: some have top-k or top-p
     news: changes of the state table to apply first
     """
@@ -54,7 +64,7 @@ class BatchBackend(Protocol):
         ...
 
     def answer(self, begun: Any) -> NDArray[np.int32]:
-        """Wait for a launch. Return int32 [B, TOKENS + 2 * width], see kernels/lanes/layout.py."""
+        """Wait for a launch. Return int32 [B, TOKENS + 2 * width], see kernels/device_batch/layout.py."""
         ...
 
 
@@ -62,7 +72,7 @@ class BatchBackend(Protocol):
 class DeviceBatchModel(Model, Protocol):
     """A model with its own backend for device batches."""
 
-    def lanes(self, memory: Memory, records: DeviceStateTable) -> BatchBackend | None:
+    def batch_backend(self, memory: Memory, records: DeviceStateTable) -> BatchBackend | None:
         """Return a backend for sequences in a memory; None if the device has none."""
         ...
 
@@ -89,7 +99,7 @@ class DeviceTables:
             classes=full(0, DENSE, size, dtype=torch.uint8),
             targets=full(UNKNOWN, DENSE, CLASSES),
         )
-        self.kept = SlotState(last=full(0, LANES), records=full(UNKNOWN, LANES), ends=full(0, LANES))
+        self.kept = SlotState(last=full(0, SLOTS), records=full(UNKNOWN, SLOTS), ends=full(0, SLOTS))
 
     def write(self, news: TableUpdates) -> None:
         """Apply changes to the state table on the device."""
@@ -172,12 +182,12 @@ class HostBackend:
         self._tables.write(launch.news)
         begun = begin(launch.rows, launch.width, BLOCK, known, self._kept)
         tokens = np.full(len(begun.ids), -1, np.int32)
-        lanes = np.flatnonzero(begun.widths).tolist()
-        if lanes:
-            chunks = [_chunk(begun, lane, launch.width) for lane in lanes]
+        slots = np.flatnonzero(begun.widths).tolist()
+        if slots:
+            chunks = [_chunk(begun, slot, launch.width) for slot in slots]
             read = np.flatnonzero(np.arange(launch.width) < begun.widths[:, None])
             with torch.inference_mode():
-                hidden = self._model.forward_ends(chunks, begun.widths[lanes].tolist(), self._memory)
+                hidden = self._model.forward_ends(chunks, begun.widths[slots].tolist(), self._memory)
                 logits = self._model.logits(hidden, range(len(read)), None)
             choices = launch.choices[:, read // launch.width]
             tokens[read] = self._choose(logits.numpy(), begun.records[read], choices, begun.draws[read])
@@ -207,10 +217,10 @@ class HostBackend:
         return np.where(warm, drawn, best)
 
 
-def _chunk(begun: LaunchState, lane: int, width: int) -> Chunk:
+def _chunk(begun: LaunchState, slot: int, width: int) -> Chunk:
     """Return a slot's tokens as a chunk."""
-    start, count = int(begun.starts[lane]), int(begun.widths[lane])
+    start, count = int(begun.starts[slot]), int(begun.widths[slot])
     table = BlockTable()
     table.tokens = [0] * start
-    table.blocks = array("i", begun.tables[lane, : -(-(start + count) // BLOCK)].tolist())
-    return Chunk(table, begun.ids[lane * width : lane * width + count].tolist())
+    table.blocks = array("i", begun.tables[slot, : -(-(start + count) // BLOCK)].tolist())
+    return Chunk(table, begun.ids[slot * width : slot * width + count].tolist())

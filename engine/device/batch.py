@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ...kernels.lanes.layout import (
+from ...kernels.device_batch.layout import (
     ATTEMPT,
     COUNT,
+    DRAFTED,
     FREE,
-    GUESSED,
     HEADER,
     RESUME,
     START,
@@ -40,7 +40,7 @@ from ..models.blocks.storage import BlockStorage, has_kernels
 from ..models.decoder import DecoderModel
 from ..models.protocol import Memory, Model
 from ..search import Sample
-from .backend import FEW, LANES, TEMPERATURE, TOP_K, TOP_P, WIDTHS, BatchBackend, DeviceBatchModel, Launch
+from .backend import FEW, SLOTS, TEMPERATURE, TOP_K, TOP_P, WIDTHS, BatchBackend, DeviceBatchModel, Launch
 from .slots import (
     ActiveSlots,
     BatchSlot,
@@ -83,7 +83,7 @@ class DeviceBatch:
 
     def takes(self, works: Sequence[Any]) -> TypeGuard[Sequence[SequenceState]]:
         """Test whether sequences can run in slots: only tokens are requested, and little is left to read."""
-        return len(works) <= LANES and all(isinstance(work, SequenceState) and is_plain(work) for work in works)
+        return len(works) <= SLOTS and all(isinstance(work, SequenceState) and is_plain(work) for work in works)
 
     def run(self, works: Sequence[SequenceState], most: int, is_over: Callable[[], bool]) -> bool:
         """Run up to `most` launches. Stop early if `is_over`, or if half of the slots are done and all planned tokens
@@ -95,21 +95,21 @@ class DeviceBatch:
         if self._records.is_crowded:
             self._records.forget()
         self._backend.prepare()
-        lanes = [BatchSlot(number, row, len(row.pending), constant_columns(row)) for number, row in enumerate(works)]
-        self._lanes, self._hosted, self._eras = lanes, dict(enumerate(lanes)), np.zeros(len(lanes), np.int64)
-        special, is_few = self._special(works), len(lanes) <= FEW
-        self._guesses = SlotDrafter(self._model, works, self._records, special, self._odds) if is_few else None
-        self._active = ActiveSlots(padded(len(lanes)), self._pool, self._records, special, self._guesses)
+        slots = [BatchSlot(number, row, len(row.pending), constant_columns(row)) for number, row in enumerate(works)]
+        self._slots, self._hosted, self._eras = slots, dict(enumerate(slots)), np.zeros(len(slots), np.int64)
+        special, is_few = self._special(works), len(slots) <= FEW
+        self._drafter = SlotDrafter(self._model, works, self._records, special, self._odds) if is_few else None
+        self._active = ActiveSlots(padded(len(slots)), self._pool, self._records, special, self._drafter)
         under_way: deque[PendingLaunch] = deque()
         launched = 0
         try:
             while True:
                 hosted = self._hosted.values()
-                live = len(self._active) + sum(not lane.row.done for lane in hosted)
+                live = len(self._active) + sum(not slot.row.done for slot in hosted)
                 ahead = AHEAD if self._missing <= _MISSES else 1
                 begun = None
-                goes_on = launched < most and 2 * live > len(lanes) and not (launched and is_over())
-                if goes_on or any(lane.fresh and not lane.row.done for lane in hosted):
+                goes_on = launched < most and 2 * live > len(slots) and not (launched and is_over())
+                if goes_on or any(slot.fresh and not slot.row.done for slot in hosted):
                     begun = self._launch()
                 if begun is not None:
                     under_way.append(begun)
@@ -121,10 +121,10 @@ class DeviceBatch:
                         self._collect(under_way.popleft())
                 elif begun is None:
                     assert not len(self._active), "nothing is under way for an active slot that is told of"
-                    return not any(lane.fresh for lane in lanes)
+                    return not any(slot.fresh for slot in slots)
         finally:
-            for lane in lanes:
-                self._pool.shrink(lane.row.table)
+            for slot in slots:
+                self._pool.shrink(slot.row.table)
 
     def _special(self, works: Sequence[SequenceState]) -> NDArray[np.bool_]:
         """Return the tokens that end texts, bool [V]: those of all sequences, since a false one only costs a check."""
@@ -134,22 +134,22 @@ class DeviceBatch:
 
     def _launch(self) -> PendingLaunch | None:
         """Start a launch. Return None if every slot has to wait for the host."""
-        guessed = self._guessed()
-        width = WIDTHS[bool(guessed) or self._is_wide()]
+        drafted = self._drafted()
+        width = WIDTHS[bool(drafted) or self._is_wide()]
         parts: list[SlotStep] = []
         told: list[list[int]] = []
-        for lane in self._hosted.values():
-            row = lane.row
+        for slot in self._hosted.values():
+            row = slot.row
             if row.finish is not None or row.error is not None:
                 continue
             try:
-                part = self._resumed(lane, width) if lane.is_choosing else self._given(lane, width)
+                part = self._resumed(slot, width) if slot.is_choosing else self._given(slot, width)
             except Exception as error:
                 row.error = error
                 continue
             if part is None:
                 continue
-            start, first = len(row.table.tokens) + lane.sent, lane.sent
+            start, first = len(row.table.tokens) + slot.sent, slot.sent
             if not self._pool.extend(row.table, start + part.count):
                 room = len(row.table.blocks) * BLOCK - start
                 if room < 1 or not part.resumes:
@@ -158,29 +158,29 @@ class DeviceBatch:
             parts.append(part)
             tokens = [] if part.resumes else row.pending[first : first + part.count]
             padding = [0] * (room_of(width) - len(tokens))
-            told.append([part.resumes, part.count, start, part.record, 0, *lane.told, *tokens, *padding])
+            told.append([part.resumes, part.count, start, part.record, 0, *slot.told, *tokens, *padding])
         active, limits = self._active.ready(width)
         if not parts and not len(active):
             return None
         launch = self._told(told, width, parts, active, limits)
-        for number, (place, tokens) in guessed.items():
+        for number, (place, tokens) in drafted.items():
             if launch.rows[number, RESUME]:
-                launch.rows[number, [START, GUESSED]] = place, len(tokens)
+                launch.rows[number, [START, DRAFTED]] = place, len(tokens)
                 launch.rows[number, HEADER : HEADER + len(tokens)] = tokens
         return PendingLaunch(self._backend.launch(launch), parts, active, limits, self._eras[active])
 
-    def _guessed(self) -> dict[int, DraftedSlot]:
+    def _drafted(self) -> dict[int, DraftedSlot]:
         """Return drafts by slot number, for slots that continue from their last choice."""
         found: dict[int, DraftedSlot] = {}
-        if self._guesses is not None:
+        if self._drafter is not None:
             most = room_of(WIDTHS[-1]) - 1
-            for lane in self._hosted.values():
-                row = lane.row
-                record = None if row.done or not lane.is_choosing else self._records.find(key_of(row, is_closing=False))
-                tokens = [] if record is None else self._guesses.after(row, (), record, most)
+            for slot in self._hosted.values():
+                row = slot.row
+                record = None if row.done or not slot.is_choosing else self._records.find(key_of(row, is_closing=False))
+                tokens = [] if record is None else self._drafter.after(row, (), record, most)
                 if tokens:
-                    found[lane.number] = DraftedSlot(len(row.table.tokens) + len(row.pending) - 1, tokens)
-            found |= self._active.guessed(most)
+                    found[slot.number] = DraftedSlot(len(row.table.tokens) + len(row.pending) - 1, tokens)
+            found |= self._active.drafted(most)
         return found
 
     def _is_wide(self) -> bool:
@@ -189,88 +189,88 @@ class DeviceBatch:
         There must be few slots. One of them must have several known tokens, or forced tokens after its last or next
         state.
         """
-        if len(self._lanes) > FEW:
+        if len(self._slots) > FEW:
             return False
-        hosted = [lane for lane in self._hosted.values() if not lane.row.done]
-        return self._active.is_near or any(_waiting(lane) > 1 or self._records.near[lane.record] for lane in hosted)
+        hosted = [slot for slot in self._hosted.values() if not slot.row.done]
+        return self._active.is_near or any(_waiting(slot) > 1 or self._records.near[slot.record] for slot in hosted)
 
     def _told(
         self, told: list[list[int]], width: int, parts: Sequence[SlotStep], active: Numbers, limits: NDArray[np.int32]
     ) -> Launch:
         """Build the data of a launch, and count its work as in flight."""
-        count = padded(len(self._lanes))
-        longest = max([self._active.longest(active), *(len(part.lane.row.table.blocks) for part in parts)])
+        count = padded(len(self._slots))
+        longest = max([self._active.longest(active), *(len(part.slot.row.table.blocks) for part in parts)])
         first = HEADER + room_of(width)
         rows = np.zeros((count, first + bucket(longest)), np.int32)
         choices = greedy_choices(self._vocabulary.size, count)
         if parts:
-            rows[[part.lane.number for part in parts], :first] = told
+            rows[[part.slot.number for part in parts], :first] = told
         for part in parts:
-            lane, number = part.lane, part.lane.number
-            blocks = lane.row.table.blocks
+            slot, number = part.slot, part.slot.number
+            blocks = slot.row.table.blocks
             rows[number, first : first + len(blocks)] = blocks
-            search = lane.row.request.search
+            search = slot.row.request.search
             if part.chooses and isinstance(search, Sample):
                 write_choices(choices[:, number], search)
-                rows[number, ATTEMPT] = lane.attempt or 0
-            lane.sent += part.count
-            lane.flying += 1
-            lane.is_choosing = part.chooses
+                rows[number, ATTEMPT] = slot.attempt or 0
+            slot.sent += part.count
+            slot.flying += 1
+            slot.is_choosing = part.chooses
             if part.chooses:
-                lane.attempt = None
+                slot.attempt = None
         self._active.tell(active, limits, rows, width, choices)
         is_filtered = bool((choices[TOP_K] < self._vocabulary.size).any() or (choices[TOP_P] < 1).any())
         return Launch(rows, width, choices, not choices[TEMPERATURE].any(), is_filtered, self._records.news())
 
-    def _part(self, lane: BatchSlot, count: int, *, chooses: bool, **more: Any) -> SlotStep:
+    def _part(self, slot: BatchSlot, count: int, *, chooses: bool, **more: Any) -> SlotStep:
         """Return the work of one slot in a launch."""
-        return SlotStep(lane, count, chooses, int(self._eras[lane.number]), **more)
+        return SlotStep(slot, count, chooses, int(self._eras[slot.number]), **more)
 
-    def _resuming(self, lane: BatchSlot, limit: int) -> SlotStep:
+    def _resuming(self, slot: BatchSlot, limit: int) -> SlotStep:
         """Return the work of a slot that continues from the choice of the launch before, with up to `limit` tokens."""
-        return self._part(lane, limit, chooses=True, resumes=True)
+        return self._part(slot, limit, chooses=True, resumes=True)
 
-    def _resumed(self, lane: BatchSlot, width: int) -> SlotStep | None:
+    def _resumed(self, slot: BatchSlot, width: int) -> SlotStep | None:
         """Return the work of a slot that continues from the launch before; None if its budget may be used up there."""
-        limit = min(width, len(lane.row.pending) + lane.row.left - 1 - lane.sent)
-        return self._resuming(lane, limit) if limit > 0 else None
+        limit = min(width, len(slot.row.pending) + slot.row.left - 1 - slot.sent)
+        return self._resuming(slot, limit) if limit > 0 else None
 
-    def _given(self, lane: BatchSlot, width: int) -> SlotStep:
+    def _given(self, slot: BatchSlot, width: int) -> SlotStep:
         """Return the work of a slot that reads tokens known to the host. Raises the errors of its guide."""
-        waiting = len(lane.row.pending) - lane.sent
+        waiting = len(slot.row.pending) - slot.sent
         if waiting > width:
-            return self._part(lane, width, chooses=False)
-        if lane.attempt is None and self._sampler.is_tight(lane.row):
-            lane.attempt = 0
-        is_closing = lane.attempt is not None
-        record = self._record(lane, is_closing)
-        return self._part(lane, waiting, chooses=True, record=record, is_closing=is_closing)
+            return self._part(slot, width, chooses=False)
+        if slot.attempt is None and self._sampler.is_tight(slot.row):
+            slot.attempt = 0
+        is_closing = slot.attempt is not None
+        record = self._record(slot, is_closing)
+        return self._part(slot, waiting, chooses=True, record=record, is_closing=is_closing)
 
-    def _record(self, lane: BatchSlot, is_closing: bool) -> int:
+    def _record(self, slot: BatchSlot, is_closing: bool) -> int:
         """Return the record for a slot's next choice. If the table is full, it is the slot's own for one use."""
-        row = lane.row
+        row = slot.row
         try:
             return self._records.record(key_of(row, is_closing))
         except FullError:
             assert row.guide_cache is not None
             left = row.left if is_closing else None
-            return self._records.once(lane.number, row.guide_cache.mask(row.state, row.request.stop_ids, left))
+            return self._records.once(slot.number, row.guide_cache.mask(row.state, row.request.stop_ids, left))
 
     def _collect(self, begun: PendingLaunch) -> None:
         """Process the answer of a launch."""
         answer = self._backend.answer(begun.handle)
-        lanes, is_active = self._lanes, self._active.is_active
-        parts = [part for part in begun.parts if part.era == self._eras[part.lane.number]]
-        chosen = [part for part in parts if not is_active[part.lane.number]]
+        slots, is_active = self._slots, self._active.is_active
+        parts = [part for part in begun.parts if part.era == self._eras[part.slot.number]]
+        chosen = [part for part in parts if not is_active[part.slot.number]]
         valid = begun.eras == self._eras[begun.active]
         numbers, limits = begun.active[valid], begun.limits[valid]
         if len(chosen) < len(parts):
-            mounted = [part for part in parts if is_active[part.lane.number]]
-            numbers = np.concatenate((numbers, np.array([part.lane.number for part in mounted], np.intp)))
+            mounted = [part for part in parts if is_active[part.slot.number]]
+            numbers = np.concatenate((numbers, np.array([part.slot.number for part in mounted], np.intp)))
             limits = np.concatenate((limits, np.array([part.count for part in mounted], np.int32)))
         active_numbers = is_active[numbers]
         chosen += [
-            self._resuming(lanes[number], limit)
+            self._resuming(slots[number], limit)
             for number, limit in _pairs(numbers[~active_numbers], limits[~active_numbers])
         ]
         numbers, limits = numbers[active_numbers], limits[active_numbers]
@@ -278,74 +278,74 @@ class DeviceBatch:
             count, others = self._active.take(numbers, limits, answer)
             self._missing *= (1 - _MEMORY) ** count
             for number, limit in _pairs(numbers[others], limits[others]):
-                self._deactivate(lanes[number])
-                chosen.append(self._resuming(lanes[number], limit))
+                self._deactivate(slots[number])
+                chosen.append(self._resuming(slots[number], limit))
         for part in chosen:
-            lane = part.lane
-            if lane.row.finish is not None or lane.row.error is not None:
+            slot = part.slot
+            if slot.row.finish is not None or slot.row.error is not None:
                 continue
             try:
-                self._take(lane, part, answer[lane.number])
+                self._take(slot, part, answer[slot.number])
             except Exception as error:
-                lane.row.error = error
+                slot.row.error = error
 
-    def _activate(self, lane: BatchSlot) -> None:
+    def _activate(self, slot: BatchSlot) -> None:
         """Make a slot active."""
         choices = greedy_choices(self._vocabulary.size)
-        search = lane.row.request.search
+        search = slot.row.request.search
         if isinstance(search, Sample):
             write_choices(choices, search)
-        del self._hosted[lane.number]
-        self._active.add(lane, choices)
+        del self._hosted[slot.number]
+        self._active.add(slot, choices)
 
-    def _deactivate(self, lane: BatchSlot) -> None:
+    def _deactivate(self, slot: BatchSlot) -> None:
         """Make a slot inactive, and pass the noted tokens to its sequence."""
-        if self._active.flush(lane, self._vocabulary.tokens):
-            row, count = lane.row, len(lane.row.tokens)
-            lane.was_closing = self._records.is_closing(lane.record)
+        if self._active.flush(slot, self._vocabulary.tokens):
+            row, count = slot.row, len(slot.row.tokens)
+            slot.was_closing = self._records.is_closing(slot.record)
             self._sampler.settle(row)
             self._learn(row, count, is_chosen=False)
-        self._hosted[lane.number] = lane
+        self._hosted[slot.number] = slot
 
-    def _take(self, lane: BatchSlot, part: SlotStep, answer: NDArray[np.int32]) -> None:
+    def _take(self, slot: BatchSlot, part: SlotStep, answer: NDArray[np.int32]) -> None:
         """Process one slot's part of an answer: the tokens read, and its choice unless it has to be repeated."""
-        row, read = lane.row, int(answer[COUNT])
-        assert read, "what is under way for a lane is void when it is known that it pauses"
+        row, read = slot.row, int(answer[COUNT])
+        assert read, "what is under way for a slot is void when it is known that it pauses"
         tokens, after = answer[TOKENS:].reshape(2, -1)[:, :read].tolist()
-        lane.sent -= part.count
-        lane.flying -= 1
+        slot.sent -= part.count
+        slot.flying -= 1
         begin = len(row.table.tokens)
         if not part.resumes:
-            self._took(lane, part, read, tokens[-1], after[-1])
+            self._took(slot, part, read, tokens[-1], after[-1])
         else:
             for place in range(read):
                 is_last = place == read - 1
-                if row.done or not self._took(lane, part, 1, tokens[place], after[place], is_last=is_last):
+                if row.done or not self._took(slot, part, 1, tokens[place], after[place], is_last=is_last):
                     break
         row.steps += len(row.table.tokens) > begin
 
     def _took(
-        self, lane: BatchSlot, part: SlotStep, count: int, token: int, after: int, *, is_last: bool = True
+        self, slot: BatchSlot, part: SlotStep, count: int, token: int, after: int, *, is_last: bool = True
     ) -> bool:
         """Process `count` tokens read by a slot, and the token chosen after them. Return True if the choice stands.
 
         after: the record after the chosen token
         """
-        row = lane.row
+        row = slot.row
         if not part.chooses or len(row.pending) > count:
             assert not part.chooses or token == row.pending[count], "what is forced is known to both"
-            self._read(lane, count)
+            self._read(slot, count)
             if part.chooses:
-                self._go_on(lane, after, is_last)
+                self._go_on(slot, after, is_last)
             return True
-        is_closing = part.is_closing or (part.resumes and lane.was_closing and self._sampler.is_tight(row))
+        is_closing = part.is_closing or (part.resumes and slot.was_closing and self._sampler.is_tight(row))
         if token != UNUSABLE and row.guide_cache is not None and not is_closing:
             attempt = self._wrong(row, part, token)
             if attempt is not None:
-                self._void(lane)
-                lane.attempt = attempt
+                self._void(slot)
+                slot.attempt = attempt
                 return False
-        self._read(lane, count)
+        self._read(slot, count)
         if token == UNUSABLE:
             row.error = unusable(place_of(row))
             return False
@@ -357,23 +357,23 @@ class DeviceBatch:
         self._missing += _MEMORY * ((not is_known) - self._missing)
         if row.done:
             return False
-        lane.was_closing = is_closing
+        slot.was_closing = is_closing
         is_single, is_tight = row.pending == [token], self._sampler.is_tight(row)
-        self._go_on(lane, after, is_last)
+        self._go_on(slot, after, is_last)
         if key is not None and (is_single if is_closing else not is_tight):
             with suppress(FullError):
                 self._follow(key, row, is_tight)
         return True
 
-    def _go_on(self, lane: BatchSlot, after: int, is_last: bool) -> None:
+    def _go_on(self, slot: BatchSlot, after: int, is_last: bool) -> None:
         """Let a slot continue: activate it if possible, or void its work in flight if the device does not know its
         state."""
-        row, lane.record = lane.row, max(after, FREE)
-        if after == UNKNOWN or (is_last and not lane.flying):
-            self._void(lane)
-        elif is_last and self._may_ride(lane) and (lane.was_closing or not self._sampler.is_tight(row)):
+        row, slot.record = slot.row, max(after, FREE)
+        if after == UNKNOWN or (is_last and not slot.flying):
+            self._void(slot)
+        elif is_last and self._may_ride(slot) and (slot.was_closing or not self._sampler.is_tight(row)):
             self._records.note(after)
-            self._activate(lane)
+            self._activate(slot)
 
     def _follow(self, key: StateKey, row: SequenceState, is_tight: bool) -> None:
         """Add the transitions of a sequence's pending tokens, chosen and forced, to the state table. Raises
@@ -388,12 +388,12 @@ class DeviceBatch:
             before = self._records.lead(before, token, key, row.left)
         self._records.lead(before, row.pending[-1], last, row.left)
 
-    def _read(self, lane: BatchSlot, count: int) -> None:
+    def _read(self, slot: BatchSlot, count: int) -> None:
         """Move tokens that a slot has read from `pending` to its sequence's table."""
-        row, table = lane.row, lane.row.table
+        row, table = slot.row, slot.row.table
         read = row.pending[:count]
-        if lane.fresh:
-            lane.fresh -= count
+        if slot.fresh:
+            slot.fresh -= count
         else:
             self._pool.recognise(table, read)
         table.tokens += read
@@ -403,13 +403,13 @@ class DeviceBatch:
     def _learn(self, row: SequenceState, count: int, *, is_chosen: bool) -> None:
         """Record tokens after the first `count` of a sequence in its draft history. Those after the next one were
         forced."""
-        if self._guesses is not None:
-            self._guesses.learn(row, row.tokens[count:], chain((is_chosen,), repeat(False)))
+        if self._drafter is not None:
+            self._drafter.learn(row, row.tokens[count:], chain((is_chosen,), repeat(False)))
 
-    def _may_ride(self, lane: BatchSlot) -> bool:
+    def _may_ride(self, slot: BatchSlot) -> bool:
         """Test whether a slot may become active: the host only has to note its tokens."""
-        row = lane.row
-        is_told = not lane.fresh and row.left > 3 and row.state >= row.request.start.tail
+        row = slot.row
+        is_told = not slot.fresh and row.left > 3 and row.state >= row.request.start.tail
         return is_told and len(row.pending) == 1 and not row.request.stop and self._pool.can_cut
 
     def _wrong(self, row: SequenceState, part: SlotStep, token: int) -> int | None:
@@ -418,16 +418,16 @@ class DeviceBatch:
             return 0
         return None if self._sampler.fits(row, token) else 1
 
-    def _void(self, lane: BatchSlot) -> None:
+    def _void(self, slot: BatchSlot) -> None:
         """Invalidate the work in flight of a slot."""
-        self._eras[lane.number] += 1
-        lane.sent = lane.flying = 0
-        lane.is_choosing = False
+        self._eras[slot.number] += 1
+        slot.sent = slot.flying = 0
+        slot.is_choosing = False
 
 
-def _waiting(lane: BatchSlot) -> int:
+def _waiting(slot: BatchSlot) -> int:
     """Return the number of unsent tokens that the host knows."""
-    return len(lane.row.pending) - lane.sent
+    return len(slot.row.pending) - slot.sent
 
 
 def _pairs(numbers: Numbers, limits: NDArray[np.int32]) -> list[tuple[int, int]]:
@@ -445,7 +445,7 @@ def batch_of(model: Model, memory: Memory, sequences: Sampler, pool: Pool) -> De
     if not isinstance(pool, BlockPool):
         return None
     if isinstance(model, DeviceBatchModel):
-        make = model.lanes
+        make = model.batch_backend
     elif isinstance(model, DecoderModel) and isinstance(memory, BlockStorage) and _has_graphs(model):
         parts = model.parts
         if parts is None or model.state_bytes:
@@ -455,7 +455,7 @@ def batch_of(model: Model, memory: Memory, sequences: Sampler, pool: Pool) -> De
         make = partial(GraphBackend, *parts, vocabulary=model.vocabulary, device=model.device)
     else:
         return None
-    records = DeviceStateTable(LANES, model.vocabulary.size)
+    records = DeviceStateTable(SLOTS, model.vocabulary.size)
     backend = make(memory, records)
     return None if backend is None else DeviceBatch(sequences, pool, backend, records, model)
 

@@ -12,15 +12,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...kernels.lanes import triton_lanes
-from ...kernels.lanes.layout import FREE, HEADER, TOKENS, LaunchState, room_of
+from ...kernels.device_batch import triton_batch
+from ...kernels.device_batch.layout import FREE, HEADER, TOKENS, LaunchState, room_of
 from ...kernels.logits.triton_mask import MaskRows, on
 from ...kernels.logits.triton_select import argmax_rows, sample_rows
 from ..memory.tables import BLOCK
 from ..models.blocks.storage import BlockStorage, DeviceRows
 from ..models.head import Head
 from ..models.packed.runner import PackedRunner
-from .backend import FEW, LANES, TOP_K, TOP_P, WIDTHS, DeviceTables, Launch
+from .backend import FEW, SLOTS, TOP_K, TOP_P, WIDTHS, DeviceTables, Launch
 from .capturing import WaitsError, WithoutWaiting
 from .state_table import DeviceStateTable
 
@@ -31,7 +31,7 @@ _RING = 4
 class LaunchShape(NamedTuple):
     """Constants of a graph: slots, tokens of each, blocks of each sequence, and sampling variants."""
 
-    lanes: int
+    slots: int
     width: int
     blocks: int
     is_greedy: bool
@@ -81,7 +81,7 @@ class GraphBackend:
         self._baked: tuple[Any, ...] = ()
         self._pool: Any = None
         self._is_captured = _has_graphs(device)
-        size = max(lanes * (TOKENS + 2 * width) for lanes, width in zip((LANES, FEW), WIDTHS, strict=True))
+        size = max(slots * (TOKENS + 2 * width) for slots, width in zip((SLOTS, FEW), WIDTHS, strict=True))
         self._answers = [torch.empty(size, dtype=torch.int32, pin_memory=self._is_captured) for _ in range(_RING)]
         self._events = [torch.cuda.Event() if self._is_captured else None for _ in range(_RING)]
         self._turn = 0
@@ -101,9 +101,9 @@ class GraphBackend:
             return self._launch(launch)
 
     def _launch(self, launch: Launch) -> PendingOutput:
-        lanes = len(launch.rows)
+        slots = len(launch.rows)
         blocks = launch.rows.shape[1] - HEADER - room_of(launch.width)
-        shape = LaunchShape(lanes, launch.width, blocks, launch.is_greedy, launch.is_filtered)
+        shape = LaunchShape(slots, launch.width, blocks, launch.is_greedy, launch.is_filtered)
         graph = self._graphs.get(shape) or self._graphs.setdefault(shape, self._prepared(shape))
         self._turn = turn = (self._turn + 1) % _RING
         self._tables.write(launch.news)
@@ -126,8 +126,8 @@ class GraphBackend:
     def _prepared(self, shape: LaunchShape) -> CapturedGraph:
         """Run a launch without reading slots, so that kernels are compiled, and capture it."""
         columns = HEADER + room_of(shape.width) + shape.blocks
-        rows = torch.zeros((shape.lanes, columns), dtype=torch.int32, device=self._device)
-        choices = torch.zeros((4, shape.lanes), dtype=torch.float64, device=self._device)
+        rows = torch.zeros((shape.slots, columns), dtype=torch.int32, device=self._device)
+        choices = torch.zeros((4, shape.slots), dtype=torch.float64, device=self._device)
         choices[TOP_K], choices[TOP_P] = self._size, 1
         if not self._is_captured:
             return self._anew(rows, choices, shape)
@@ -158,15 +158,21 @@ class GraphBackend:
 
     def _anew(self, rows: Tensor, choices: Tensor, shape: LaunchShape) -> CapturedGraph:
         """Return the launch without a graph."""
-        answer = torch.empty((shape.lanes, TOKENS + 2 * shape.width), dtype=torch.int32, device=self._device)
+        answer = torch.empty((shape.slots, TOKENS + 2 * shape.width), dtype=torch.int32, device=self._device)
         return CapturedGraph(lambda: answer.copy_(self._run(rows, choices, shape)), rows, choices, answer)
 
     def _run(self, rows: Tensor, choices: Tensor, shape: LaunchShape) -> Tensor:
         """Run the launch: begin, read, choose, advance."""
         known, kept = self._tables.known, self._tables.kept
-        begun: LaunchState = triton_lanes.begin(rows, shape.width, BLOCK, known, kept)
+        begun: LaunchState = triton_batch.begin(rows, shape.width, BLOCK, known, kept)
         told = DeviceRows(
-            begun.slots, begun.tables, begun.firsts, begun.widths, begun.starts, shape.blocks * BLOCK, shape.width
+            begun.slot_mapping,
+            begun.tables,
+            begun.firsts,
+            begun.widths,
+            begun.starts,
+            shape.blocks * BLOCK,
+            shape.width,
         )
         states = self._reader.read_static(begun.ids, begun.positions, told, self._storage)
         logits = self._head.raw(states)
@@ -178,7 +184,7 @@ class GraphBackend:
         else:
             choices = choices.repeat_interleave(shape.width, 1)
             tokens, _ = sample_rows(given, torch.cat([choices, begun.draws[None]]), filtered=shape.is_filtered)
-        return triton_lanes.advance(tokens, begun, known, kept)
+        return triton_batch.advance(tokens, begun, known, kept)
 
 
 def _has_graphs(device: torch.device) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...guides.protocol import DEAD
-from ...kernels.lanes.layout import COUNT, FREE, HEADER, ORIGIN, RESUME, TOKENS, WIDTH, room_of
+from ...kernels.device_batch.layout import COUNT, FREE, HEADER, ORIGIN, RESUME, TOKENS, WIDTH, room_of
 from ..decode.draft_history import AcceptanceRates, DraftHistory
 from ..decode.sequence import Request, SequenceState
 from ..drafts import ForcedDrafts
@@ -72,11 +72,11 @@ class SlotDrafter:
         if record != FREE:
             guide_cache, state, *_ = self._records.key(record)
             self._foreseen.tell(trail, guide_cache, state, lambda kind: trail.odds.of(kind) >= LIKELY)
-        guesses = trail.guesses(most)
-        if not guesses or trail.odds.of(guesses[0][1]) < LIKELY:
+        drafts = trail.drafts(most)
+        if not drafts or trail.odds.of(drafts[0][1]) < LIKELY:
             return []
         found = [trail.tokens[-1]]
-        for token, _ in guesses:
+        for token, _ in drafts:
             after = self._lead(record, token, sequence)
             if after is None:
                 break
@@ -113,7 +113,7 @@ class ActiveSlots:
     """The active slots among `count`, in arrays by slot number.
 
     A token between known records needs no guide and no Python for each sequence, as long as the budget is not tight.
-    special: bool [V], tokens that end a text; guesses: drafts if slots are few
+    special: bool [V], tokens that end a text; drafter: of drafts, if slots are few
     is_active: bool [count]; flying, sent: int32 [count], launches in flight of a slot, and the most tokens these read
     """
 
@@ -123,10 +123,10 @@ class ActiveSlots:
         pool: BlockPool,
         records: DeviceStateTable,
         special: NDArray[np.bool_],
-        guesses: SlotDrafter | None = None,
+        drafter: SlotDrafter | None = None,
     ) -> None:
         self._pool = pool
-        self._guesses = guesses
+        self._drafter = drafter
         self._records = records
         self._special = special
         self.is_active = np.zeros(count, np.bool_)
@@ -147,33 +147,33 @@ class ActiveSlots:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(self, lane: BatchSlot, choices: NDArray[np.float64]) -> None:
+    def add(self, slot: BatchSlot, choices: NDArray[np.float64]) -> None:
         """Activate a slot whose last choice led to a known record and is being read by launches in flight.
 
         choices: float64 [4], its sampling parameters
         """
-        number, row = lane.number, lane.row
+        number, row = slot.number, slot.row
         self._rows[number] = row
         self.is_active[number] = True
-        self.flying[number], self.sent[number] = lane.flying, lane.sent
+        self.flying[number], self.sent[number] = slot.flying, slot.sent
         self._left[number] = row.left
-        self._ends[number] = len(row.table.tokens) + lane.sent
-        self._told[number], self._choices[:, number] = lane.told, choices
-        self._last[number], self._made[number], self._steps[number] = lane.record, 0, 0
+        self._ends[number] = len(row.table.tokens) + slot.sent
+        self._told[number], self._choices[:, number] = slot.told, choices
+        self._last[number], self._made[number], self._steps[number] = slot.record, 0, 0
         self._lay(number, row)
 
-    def flush(self, lane: BatchSlot, tokens: list[bytes | None]) -> bool:
+    def flush(self, slot: BatchSlot, tokens: list[bytes | None]) -> bool:
         """Deactivate a slot and pass noted tokens to its sequence. Return True if there were any.
 
         tokens: the vocabulary's
         """
-        number = lane.number
+        number = slot.number
         row, count = self._rows.pop(number), int(self._made[number])
         self.is_active[number] = False
-        lane.flying, lane.sent = int(self.flying[number]), int(self.sent[number])
+        slot.flying, slot.sent = int(self.flying[number]), int(self.sent[number])
         if not count:
             return False
-        last = lane.record = int(self._last[number])
+        last = slot.record = int(self._last[number])
         made: list[int] = self._tokens[number, :count].tolist()
         read = row.pending + made[:-1]
         self._pool.recognise(row.table, read)
@@ -191,13 +191,13 @@ class ActiveSlots:
         """True if a slot's next token, or the one after it, is known to be forced."""
         return bool(self._records.near[self._last[self.is_active]].any())
 
-    def guessed(self, most: int) -> dict[int, DraftedSlot]:
+    def drafted(self, most: int) -> dict[int, DraftedSlot]:
         """Return drafts by slot number, of up to `most` tokens."""
         found: dict[int, DraftedSlot] = {}
-        if self._guesses is not None:
+        if self._drafter is not None:
             for number, row in self._rows.items():
                 noted: list[int] = self._tokens[number, : self._made[number]].tolist()
-                tokens = self._guesses.after(row, noted, int(self._last[number]), most)
+                tokens = self._drafter.after(row, noted, int(self._last[number]), most)
                 if tokens:
                     found[number] = DraftedSlot(len(row.table.tokens) + len(row.pending) + len(noted) - 1, tokens)
         return found
@@ -271,11 +271,11 @@ class ActiveSlots:
         for place in range(width):
             some = counts > place
             self._tokens[good[some], made[goes_on][some] + place] = tokens[goes_on, place][some]
-        if self._guesses is not None:
+        if self._drafter is not None:
             before = np.column_stack((self._last[good], after[goes_on, :-1]))
             is_chosen = ~self._records.is_forced[before]
             for number, count, *told in zip(good.tolist(), counts, tokens[goes_on].tolist(), is_chosen, strict=True):
-                self._guesses.learn(self._rows[number], *(each[:count] for each in told))
+                self._drafter.learn(self._rows[number], *(each[:count] for each in told))
         self._last[good] = after[goes_on, counts - 1]
         self._left[good] -= counts
         self._made[good] += counts
@@ -322,7 +322,7 @@ class SlotStep:
     era: the slot's era at the start; work of earlier eras is void
     """
 
-    lane: BatchSlot
+    slot: BatchSlot
     count: int
     chooses: bool
     era: int
@@ -383,9 +383,9 @@ def constant_columns(sequence: SequenceState) -> tuple[int, ...]:
     return len(sequence.request.start.prompt), 0, low, high
 
 
-def greedy_choices(size: int, *lanes: int) -> NDArray[np.float64]:
-    """Return the choice columns of greedy search among `size` tokens, float64 [4, *lanes]."""
-    choices = np.zeros((4, *lanes))
+def greedy_choices(size: int, *slots: int) -> NDArray[np.float64]:
+    """Return the choice columns of greedy search among `size` tokens, float64 [4, *slots]."""
+    choices = np.zeros((4, *slots))
     choices[TOP_K], choices[TOP_P] = size, 1
     return choices
 

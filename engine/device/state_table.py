@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...errors import LimitError
 from ...guides.protocol import DEAD, Guide, Mask
-from ...kernels.lanes.layout import CLASSES, EMPTY, FREE, PROBES, UNKNOWN, home_of
+from ...kernels.device_batch.layout import CLASSES, EMPTY, FREE, PROBES, UNKNOWN, home_of
 from ...kernels.utf8 import FIRST_NEXT, FORMS, LAST_LEAD, LAST_NEXT, LAST_SECOND, LEAD, MORE, SECOND
 from ...tokenizers_adapter import Vocabulary
 from ..decode.guide_cache import GuideCache
@@ -76,10 +76,10 @@ class DeviceStateTable:
         token
     """
 
-    def __init__(self, lanes: int, size: int) -> None:
-        self.lanes = lanes
+    def __init__(self, slots: int, size: int) -> None:
+        self.slots = slots
         self._room = max(1, min(RECORDS, _MASKS // (4 * -(-size // 32))))
-        self.count = 1 + lanes + self._room
+        self.count = 1 + slots + self._room
         self.capacity = CAPACITY
         self.enough = np.full(self.count, FAR, np.int32)
         self.enough[FREE] = 0
@@ -121,7 +121,7 @@ class DeviceStateTable:
         found = self.find(key)
         if found is not None or key is None:
             return found or FREE
-        number = 1 + self.lanes + len(self._numbers)
+        number = 1 + self.slots + len(self._numbers)
         if number == self.count:
             raise FullError
         self._news.masks[number] = key.guide_cache.mask(*key[1:])
@@ -157,9 +157,9 @@ class DeviceStateTable:
         """Test whether a record's mask is a closing mask."""
         return record != FREE and self._states[record].left is not None
 
-    def once(self, lane: int, mask: Mask) -> int:
+    def once(self, slot: int, mask: Mask) -> int:
         """Return the slot's own record with a mask. Nothing is known after it."""
-        number = 1 + lane
+        number = 1 + slot
         self._news.masks[number] = mask
         return number
 

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from ...guides import AlignedGuide, RegexGuide
 from ...guides.explain import quoted
-from ...guides.goals import GoalGuide, Phrase
 from ...guides.protocol import DEAD, Guide
+from ...guides.required_content import GoalGuide, Phrase
 from ..search import FinishReason
 from .step import Bias, Step, late
 

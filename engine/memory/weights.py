@@ -44,7 +44,8 @@ class Weights:
         if self._parts is None:
             return 0
         number, links = self._parts.now()
-        return hash((number, *map(_written, links.tensors), *links.training, *links.adapters))
+        written = *map(_place, links.tensors), *map(_version, links.tensors)
+        return hash((number, *written, *links.training, *links.adapters))
 
     def check(self) -> None:
         """Raise OptionError for another dtype or device than at wrapping, ModelError for another head."""
@@ -201,11 +202,6 @@ def kind_of(network: nn.Module) -> str | None:
 def _place(weights: Tensor) -> int:
     """Return the address of a tensor's data; for subclasses, such as quantised ones, the identity of the object."""
     return weights.data_ptr() if type(weights) in (nn.Parameter, Tensor) else id(weights)
-
-
-def _written(weights: Tensor) -> tuple[int, int]:
-    """Return a tensor's address and version counter."""
-    return _place(weights), _version(weights)
 
 
 def _version(weights: Tensor) -> int:

@@ -8,7 +8,7 @@ waits for the sequence, else in the step.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...errors import Cancelled
@@ -16,7 +16,7 @@ from ...guides.limits import Cancellation
 from ..decode.beam_search import BeamGroup
 from ..decode.sampler import ClosingMask, Sampler
 from ..decode.sequence import Request, SequenceState
-from ..drawing.populations import Population
+from ..exact_sampling.populations import Population
 
 Work = SequenceState | BeamGroup | Population
 
@@ -125,10 +125,15 @@ class Call:
         """Test whether a request has an outcome."""
         return number in self.outcomes or number in self._taken
 
-    def take(self, number: int) -> None:
-        """Remove an outcome that was delivered."""
-        self._taken.add(number)
-        self.outcomes.pop(number, None)
+    def take(self) -> Iterator[tuple[int, RequestOutput]]:
+        """Yield outcomes by request number.
+
+        Each is removed when the next one is requested, so that an interrupt loses none.
+        """
+        for number, outcome in list(self.outcomes.items()):
+            yield number, outcome
+            self._taken.add(number)
+            self.outcomes.pop(number, None)
 
     def refuse(self, error: Exception) -> None:
         """Fail all requests that have not begun, between two steps."""

@@ -19,7 +19,7 @@ from ..decode.sampler import Sampler, place_of
 from ..decode.sequence import CommittedPrefix, KVSequence, Request, SequenceState
 from ..device.batch import batch_of
 from ..drafts import Drafter, StepDrafts
-from ..drawing.populations import Population, Populations
+from ..exact_sampling.populations import Population, Populations
 from ..memory.pool import BlockPool, TokenPool
 from ..memory.tables import BLOCK, BlockTable
 from ..memory.weights import Weights
@@ -171,9 +171,9 @@ class EngineCore:
         self._pool = BlockPool(self._blocks, self.model.window, self._slots) if self._blocks else TokenPool()
         self._beams = BeamSearch(self.model, self._pool)
         self._populations = Populations(self.model, self._pool, self._weights)
-        self._lanes = None  # release the old one before a new one takes device memory
-        self._lanes = batch_of(self.model, self._memory, self._sampler, self._pool)
-        self._sampler.keeps_states = self._lanes is None
+        self._device_batch = None  # release the old one before a new one takes device memory
+        self._device_batch = batch_of(self.model, self._memory, self._sampler, self._pool)
+        self._sampler.keeps_states = self._device_batch is None
         self._drafter = self._make_drafter()
         whole = None if self._media is None else self._media.whole
         self._scheduler = Scheduler(self._pool, self._config, self._budget, self._begin, self._again, whole)
@@ -244,7 +244,7 @@ class EngineCore:
     def _may_wait(self, call: Call, joining: int = 0) -> bool:
         """Test whether sequences of a call may skip steps. In a device batch they pause instead."""
         running = len(self._scheduler.running) + joining
-        return self._lanes is None and self.waiting.may_wait(call, len(self.calls), running)
+        return self._device_batch is None and self.waiting.may_wait(call, len(self.calls), running)
 
     def _start(self, request: Request, source: Any, *, may_wait: bool = False) -> Work:
         table = self._pool.table(source, request.root)
@@ -280,12 +280,12 @@ class EngineCore:
         if self._encoder is not None:
             self._encode(self._encoder, plan)
         is_apart = self._pool.begin() and not plan.followers
-        if self._lanes is not None and is_apart and plan.is_all_pending:
+        if self._device_batch is not None and is_apart and plan.is_all_pending:
             works = [group.work for group in plan.groups]
-            if self._lanes.takes(works):
-                return self._lanes.run(works, most, is_over)
+            if self._device_batch.takes(works):
+                return self._device_batch.run(works, most, is_over)
         scored = any(map(_is_scored, plan.readers))
-        drafted = None if scored else self._guess(plan)
+        drafted = None if scored else self._propose(plan)
         reading = perf_counter()
         if scored:
             hidden, place = self._read_scored(plan)
@@ -372,7 +372,7 @@ class EngineCore:
                 score_prompt(self.model, hidden, places[id(reader)], reader, len(chunk.tokens))
                 places[id(reader)] += len(chunk.tokens) - 1
 
-    def _guess(self, plan: StepPlan) -> StepDrafts | None:
+    def _propose(self, plan: StepPlan) -> StepDrafts | None:
         """Return drafts for sequences in decode if they are likely to save time."""
         # after memory ran out, steps are kept small
         if self._drafter is None or plan.followers or self._config is not self._full_config:
@@ -384,7 +384,7 @@ class EngineCore:
             if reader.table.tokens and len(chunk.tokens) == len(reader.pending) <= SHORT:
                 sequences.append(reader)
         self._drafter.keep(sequences)
-        return self._drafter.guess(sequences, sum(len(chunk.tokens) for chunk in plan.chunks)) if sequences else None
+        return self._drafter.propose(sequences, sum(len(chunk.tokens) for chunk in plan.chunks)) if sequences else None
 
     def _encode(self, model: SourceModel, plan: StepPlan) -> None:
         """Encode the prompts of sequences without encoder output."""

@@ -1,8 +1,8 @@
 """A node of syntax as an automaton over atoms, with a lazy subset construction.
 
 A pattern becomes a position automaton, whose sets of positions are ints: a subset is found with one AND per atom.
-This module therefore differs from `guides/chart`, over bytes and for grammars, and from
-`guides/regex/lookaround.py` and `guides/goals/automaton.py`, whose states are formulas or counts and not plain subsets.
+This module therefore differs from `guides/chart`, over bytes and for grammars, and from `guides/regex/lookaround.py`
+and `guides/required_content/automaton.py`, whose states are formulas or counts and not plain subsets.
 Where all states are wanted, a kernel finds them from the same positions (see conditions.py).
 
 Source: V. M. Glushkov, "The abstract theory of automata" (1961).

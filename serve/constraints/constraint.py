@@ -11,9 +11,9 @@ from ...engine.extraction import Extractor
 from ...engine.generator import Generator
 from ...engine.models.protocol import Model
 from ...guides import CFGGuide, ChoiceGuide, JSONGuide, RegexGuide, SubstringGuide
-from ...guides.goals.specs import Goal
 from ...guides.limits import Limits
 from ...guides.protocol import Guide
+from ...guides.required_content.specs import Goal
 from .structural_tags import structural_guide
 
 Kind = Literal["json", "regex", "choice", "lark", "gbnf", "extract", "structural_tag"]

@@ -23,8 +23,8 @@ from pydantic import (
 from ...engine.decode.frames import FrameOption
 from ...engine.options import MAX_PRIORITY
 from ...engine.search import Beam, Greedy, Sample, Search
-from ...guides.goals.specs import MAX_PARTS, AllOf, AnyOf, Gap, Goal, Ordered, Phrase, Template
 from ...guides.grammar import is_gbnf
+from ...guides.required_content.specs import MAX_PARTS, AllOf, AnyOf, Gap, Goal, Ordered, Phrase, Template, goals_of
 from ...sampling import BEAM_OPTIONS, SAMPLE_OPTIONS
 from ..bodies import loaded_text
 from ..constraints.constraint import ConstraintSpec, Kind
@@ -401,7 +401,7 @@ def _goal(field: GoalField) -> Goal:
 
 def goals_in(fields: list[GoalField] | None) -> tuple[Goal, ...]:
     """Return the goals of a request. Raises OptionError."""
-    return tuple(map(_goal, fields or ()))
+    return goals_of([_goal(field) for field in fields or ()])
 
 
 Schema = dict[str, Any] | bool

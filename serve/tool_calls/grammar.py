@@ -8,10 +8,10 @@ from itertools import product
 from typing import Literal, cast
 
 from ...guides import RegexGuide
-from ...guides.goals import GoalGuide
-from ...guides.goals.specs import Goal
 from ...guides.limits import Limits
 from ...guides.protocol import DEAD, ByteGuide, Guide
+from ...guides.required_content import GoalGuide
+from ...guides.required_content.specs import Goal
 from ...guides.tagged.after_guide import MAX_FREE, AfterGuide
 from ...guides.tagged.composed_guide import ComposedGuide
 from ...guides.tagged.either_guide import EitherGuide

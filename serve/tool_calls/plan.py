@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from ...checks import check_choice, check_int
 from ...errors import OptionError
-from ...guides.goals.specs import Goal
 from ...guides.limits import Limits
 from ...guides.protocol import ByteGuide
+from ...guides.required_content.specs import Goal
 from ...guides.tagged.after_guide import MAX_FREE
 from ...tokenizers_adapter import Vocabulary
 from .formats import FORMATS, NAMES, FormatSpec, Spelling, detected, template_of

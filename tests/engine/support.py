@@ -83,9 +83,9 @@ __all__ = [
     "Target",
     "TracedBeam",
     "Weights",
+    "drafts_pay",
     "engines",
     "format_of",
-    "guesses_pay",
     "ids_of",
     "listed",
     "places_in",
@@ -103,8 +103,8 @@ __all__ = [
 ]
 
 
-def guesses_pay(patch: pytest.MonkeyPatch, pays: Callable[[float], bool]) -> None:
-    """Read guesses wherever this holds of the probability that they are right, whatever steps cost."""
+def drafts_pay(patch: pytest.MonkeyPatch, pays: Callable[[float], bool]) -> None:
+    """Read drafts wherever this holds of the probability that they are right, whatever steps cost."""
     patch.setattr(ForwardCosts, "pays", lambda self, probability, *others: pays(probability))
 
 

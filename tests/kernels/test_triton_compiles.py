@@ -151,15 +151,15 @@ def test_attention_compiles(
 
 @pytest.mark.parametrize("whole", ["any", "ones", "sixteens"])
 @pytest.mark.parametrize("width", [1, 8])
-def test_lanes_compile(
+def test_the_device_batch_compiles(
     width: int, whole: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: Callable[..., Any]
 ) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     pytest.importorskip("triton")
-    from trellm.kernels.lanes import triton_lanes
-    from trellm.kernels.lanes.layout import room_of
+    from trellm.kernels.device_batch import triton_batch
+    from trellm.kernels.device_batch.layout import room_of
 
-    kernels = (triton_lanes.begin_rows, triton_lanes.advance_rows)
+    kernels = (triton_batch.begin_rows, triton_batch.advance_rows)
     types = dict.fromkeys((name for kernel in kernels for name in kernel.arg_names), "*i32")
     types |= dict.fromkeys(("ids", "positions", "charsets", "loops", "keys"), "*i64")
     types |= {"draws": "*fp64", "classes": "*u8", "stride": "i64"}
@@ -167,4 +167,4 @@ def test_lanes_compile(
     sizes = {"WIDTH": width, "ROOM": room_of(width)}
     for kernel in kernels:
         own = {name: size for name, size in sizes.items() if name in kernel.arg_names}
-        compiled("lanes.triton_lanes", kernel.__name__, types, own, whole)
+        compiled("device_batch.triton_batch", kernel.__name__, types, own, whole)

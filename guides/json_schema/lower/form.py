@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal as OneOf
-from typing import cast, get_args
+from typing import get_args
 
-from ....checks import brief, check_choice
+from ....checks import check_choice, check_int
 from ....errors import OptionError
 from ...syntax import Alternation, Chars, Literal, Node, Repeat, Sequence
 from ..automata.spelling import Escapes
@@ -60,9 +60,7 @@ class Spacing:
             check_choice(self.whitespace, "whitespace", _KINDS)
         elif not 0 <= self.whitespace <= MAX_BETWEEN:
             raise OptionError(f"whitespace={self.whitespace}: 0 to {MAX_BETWEEN:,} characters between two tokens")
-        indent = cast(object, self.indent)
-        if not isinstance(indent, int) or isinstance(indent, bool) or not 0 <= indent <= 16:
-            raise OptionError(f"indent must be 0 to 16 blanks, not {brief(indent)}")
+        object.__setattr__(self, "indent", check_int(self.indent, "indent", 0, 16))
 
     @property
     def rules(self) -> tuple[Node, ...]:

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
-from ....checks import brief
+from ....checks import brief, check_bool, check_int
 from ....errors import LanguageError, LimitError, OptionError, SchemaError
 from ...limits import spend
 from ...quoting.quotation import Quote
@@ -52,11 +52,8 @@ class SchemaOptions:
     max_cases: int = 512
 
     def __post_init__(self) -> None:
-        cases, formats = cast(object, self.max_cases), cast(object, self.formats)
-        if not isinstance(cases, int) or isinstance(cases, bool) or cases < 1:
-            raise OptionError(f"max_cases must be a whole number, at least 1, not {brief(cases)}")
-        if not isinstance(formats, bool):
-            raise OptionError(f"formats must be True or False, not {brief(formats)}")
+        check_bool(self.formats, "formats")
+        object.__setattr__(self, "max_cases", check_int(self.max_cases, "max_cases"))
 
 
 HOLDING = ("$defs", "definitions")

@@ -5,11 +5,11 @@ from trellm.engine.device.batch import DeviceBatch
 from trellm.engine.device.capturing import WaitsError, WithoutWaiting
 from trellm.engine.device.slots import ActiveSlots, SlotDrafter, greedy_choices, write_choices
 from trellm.engine.device.state_table import OFTEN, DeviceStateTable, StateKey, charsets, loops
-from trellm.kernels.lanes.layout import COUNT, GUESSED, TOKENS, UNKNOWN, WIDTH
+from trellm.kernels.device_batch.layout import COUNT, DRAFTED, TOKENS, UNKNOWN, WIDTH
 
 __all__ = [
     "COUNT",
-    "GUESSED",
+    "DRAFTED",
     "OFTEN",
     "TOKENS",
     "UNKNOWN",

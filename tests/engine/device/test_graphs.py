@@ -27,7 +27,7 @@ class GraphDecoder(DecoderModel):
     stays = True
     made: Any = None
 
-    def lanes(self, memory: Any, records: DeviceStateTable) -> Any:
+    def batch_backend(self, memory: Any, records: DeviceStateTable) -> Any:
         from .recorded import graphs
 
         assert self.parts is not None

@@ -10,7 +10,7 @@ from trellm import Engine, Greedy, Sample, generate, models
 
 from ...thresholds import thresholds
 from .support import WIDTH
-from .test_lanes import Chain, LaneDecoder, facts
+from .test_batch import BatchDecoder, Chain, facts
 
 RECORD = {
     "type": "object",
@@ -26,13 +26,13 @@ PATTERNS = [r"([ab]xyzwvuqpxyzwvuq[ab]){1,3}x?", r"([a-c]{1,2}qrsu)*", r"[a-c]xy
 
 
 @pytest.fixture(scope="module")
-def pair(hugging_face: Any, tokenizer: Any) -> Iterator[tuple[Any, LaneDecoder]]:
+def pair(hugging_face: Any, tokenizer: Any) -> Iterator[tuple[Any, BatchDecoder]]:
     network = hugging_face("llama").double()
-    yield models.transformers(network, tokenizer), LaneDecoder(network, tokenizer)
+    yield models.transformers(network, tokenizer), BatchDecoder(network, tokenizer)
     network.float()
 
 
-def launches_of(model: LaneDecoder, generator: Any, **given: Any) -> int:
+def launches_of(model: BatchDecoder, generator: Any, **given: Any) -> int:
     """How many launches a text takes whose states were met before."""
     for _ in range(3):
         model.launches = []
@@ -114,7 +114,7 @@ def test_what_a_launch_reads_at_most_is_within_the_budget(pair: Any, monkeypatch
 
 def test_little_memory_makes_launches_narrower(hugging_face: Any, tokenizer: Any) -> None:
     network = copy.deepcopy(hugging_face("llama")).double()
-    plain, model = models.transformers(network, tokenizer), LaneDecoder(network, tokenizer)
+    plain, model = models.transformers(network, tokenizer), BatchDecoder(network, tokenizer)
     given = {"max_tokens": 70, "search": Sample(n=2), "seed": 1, "heal": False}
     expected = facts(generate.regex(plain, PATTERNS[0]).run("ba", **given))
     with Engine(model, memory=9 * model.block_bytes) as engine:

@@ -1,4 +1,4 @@
-"""Guesses are read along, and nothing else changes: tokens, memory and errors are those of texts without."""
+"""Drafts are read along, and nothing else changes: tokens, memory and errors are those of texts without."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..support import (
     Options,
     Request,
     SchedulerConfig,
-    guesses_pay,
+    drafts_pay,
     listed,
     requests_of,
     steps_by_clock,
@@ -38,7 +38,7 @@ TEXT = "the inn on the 12th then the inn on the 23rd an oath on the inn"
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Guesses are read whatever they cost. How many there were in each step, and how many of them were right."""
+    """Drafts are read whatever they cost. How many there were in each step, and how many of them were right."""
     counts: list[int] = []
     advance = Drafter.advance
 
@@ -47,13 +47,13 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         advance(self, reading, found)
         counts.append(sum(len(row.table.tokens) - before[row] for row in found.tokens))
 
-    guesses_pay(monkeypatch, lambda probability: probability > 0)
+    drafts_pay(monkeypatch, lambda probability: probability > 0)
     monkeypatch.setattr(Drafter, "advance", counted)
     yield counts
 
 
 class Some:
-    """Random requests: some guess by themselves, some by a model, which may be the same or always wrong."""
+    """Random requests: some draft by themselves, some by a model, which may be the same or always wrong."""
 
     def __init__(self, model: PagedModel, seed: int) -> None:
         self.model = model
@@ -84,7 +84,7 @@ class Some:
             stop="gab" if number == 0 and pick.random() < 0.3 else (),
             draft=True if isinstance(search, Beam) else pick.choice(self.drafts),
         )
-        return requests_of(self.model, [self.generators[number].job(prompt, options.include)], options)[0]
+        return requests_of(self.model, [self.generators[number].job(prompt, options)], options)[0]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ class Some:
 def test_requests_come_to_what_they_come_to_without(
     blocks: int, config: SchedulerConfig, window: int | None, eager: list[int]
 ) -> None:
-    """Alone and without guesses, that is; with blocks, their content and whose they are looked at in each step."""
+    """Alone and without drafts, that is; with blocks, their content and whose they are looked at in each step."""
     model = PagedModel(window, reads_drafts=True)
     loop, some, pick = EngineCore(model, blocks, config), Some(model, blocks), random.Random(blocks)
     calls: list[Call] = []
@@ -155,21 +155,21 @@ def flat(results: list[Any]) -> list[Any]:
     return [each for entry in results for each in listed(entry)]
 
 
-def test_a_model_that_guesses_itself_reads_many_tokens_a_step(double: Callable[[str], Any]) -> None:
-    """Its guesses are right, so that nearly the fewest steps come out that there can be."""
+def test_a_model_that_drafts_for_itself_reads_many_tokens_a_step(double: Callable[[str], Any]) -> None:
+    """Its drafts are right, so that nearly the fewest steps come out that there can be."""
     model = double("llama")
     generator = generate.text(model)
     with pytest.MonkeyPatch.context() as patch:
-        guesses_pay(patch, lambda probability: probability > 0)
+        drafts_pay(patch, lambda probability: probability > 0)
         found = generator.run("the", max_tokens=49, min_tokens=49, seed=1, search=Sample(), draft=model, heal=False)
     expected = generator.run("the", max_tokens=49, min_tokens=49, seed=1, search=Sample(), draft=False, heal=False)
     assert found.token_ids == expected.token_ids
     assert expected.steps == 49
-    assert found.steps <= 8  # 4, but for guesses of repeats that come by chance
+    assert found.steps <= 8  # 4, but for drafts of repeats that come by chance
 
 
 def test_what_is_read_before_a_rejection_leaves_nothing(eager: list[int]) -> None:
-    """Blocks that guesses were read into are free again, and known by nothing but tokens that stayed."""
+    """Blocks that drafts were read into are free again, and known by nothing but tokens that stayed."""
     model = PagedModel(reads_drafts=True)
     loop = EngineCore(model, 64, SchedulerConfig())
     prompt = "abcdefgh" * 5
@@ -182,7 +182,7 @@ def test_what_is_read_before_a_rejection_leaves_nothing(eager: list[int]) -> Non
         known |= {content for _, content in loop._pool._known}  # type: ignore[union-attr]
     row = call.outcomes[0].sequences[0]
     text = [*row.request.start.prompt, *row.tokens]
-    assert model.ends > row.steps, "guesses were read"
+    assert model.ends > row.steps, "drafts were read"
     assert known <= {tuple(text[i : i + 16]) for i in range(0, len(text), 16)}
 
 
@@ -200,7 +200,7 @@ def test_drafts_that_cannot_be(draft: Any, said: str) -> None:
         generate.text(PagedModel(reads_drafts=True))("abc", draft=draft)
 
 
-def test_models_and_searches_that_read_no_guesses() -> None:
+def test_models_and_searches_that_read_no_drafts() -> None:
     with pytest.raises(OptionError, match="beam search reads no drafts"):
         generate.text(PagedModel(reads_drafts=True))("abc", draft=PagedModel(), search=Beam(2))
     with pytest.raises(OptionError, match="does not support drafts"):
@@ -240,7 +240,7 @@ class TimedModel(PagedModel):
 
 
 def test_costs_are_those_of_reading_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To choose a token takes as long whether it was guessed or not, and says nothing of what a guess costs."""
+    """To choose a token takes as long whether it was drafted or not, and says nothing of what a draft costs."""
     model = TimedModel(monkeypatch, lambda tokens: 1.0)
     noted = watched(monkeypatch, ForwardCosts, "note", lambda _, tokens, seconds: seconds)
 
@@ -256,7 +256,7 @@ def test_costs_are_those_of_reading_alone(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_costs_are_what_steps_took() -> None:
-    """Steps of 4 ms and 1 ms a token: guesses pay as long as they bring more than the step does as a whole."""
+    """Steps of 4 ms and 1 ms a token: drafts pay as long as they bring more than the step does as a whole."""
     costs, pick = ForwardCosts(), random.Random(3)
     for _ in range(400):
         tokens = pick.choice([1, 1, 4, 9, 16])
@@ -273,7 +273,7 @@ def test_costs_are_what_steps_took() -> None:
 
 @pytest.mark.parametrize("slow", [1, 16])
 def test_costs_that_were_measured_wrongly_are_measured_again(slow: int) -> None:
-    """The first steps of all, or all wide ones, were slow: sure guesses are read again, as many as there are."""
+    """The first steps of all, or all wide ones, were slow: sure drafts are read again, as many as there are."""
     costs = ForwardCosts()
     for step in range(40):
         tokens = (1, 16)[step % 2]

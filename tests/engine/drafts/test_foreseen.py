@@ -1,4 +1,4 @@
-"""What constraints say of how texts go on: guesses of its spelling, where several tokens may spell it."""
+"""What constraints say of how texts go on: drafts of its spelling, where several tokens may spell it."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +17,7 @@ from ..support import (
     DraftHistory,
     ForcedDrafts,
     GuideCache,
-    guesses_pay,
+    drafts_pay,
 )
 
 SCHEMA = {
@@ -50,7 +50,7 @@ def model(hugging_face: Any, tokenizer: Any) -> Iterator[LongestFirst]:
 def test_names_are_read_as_the_tokenizer_writes_them(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = generate.json(model, SCHEMA, whitespace="compact")
     without = generator.run("on", max_tokens=70, draft=False)
-    guesses_pay(monkeypatch, lambda probability: probability > 0.3)
+    drafts_pay(monkeypatch, lambda probability: probability > 0.3)
     assert without.steps > 20
     for given in ({}, {"search": Sample(temperature=0.3), "seed": 2}):
         expected = generator.run("on", max_tokens=70, draft=False, **given)
@@ -73,7 +73,7 @@ class Asked(RegexGuide):
 
 @pytest.mark.parametrize("pays", [True, False])
 def test_where_it_does_not_pay_nothing_is_looked_up(model: Any, pays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    guesses_pay(monkeypatch, lambda probability: pays)
+    drafts_pay(monkeypatch, lambda probability: pays)
     guide = Asked("([ab] the month, the inn on the north; ){3}", model.vocabulary)
     result = generate.Generator(model, guide).run("on", max_tokens=120)
     assert (len(guide.asked) <= 1 + result.steps // 32) == (not pays)
@@ -109,16 +109,16 @@ def test_limits_are_the_text_s_own(model: Any) -> None:
     assert cache.certain(cache.guide.start) == b""
 
 
-def test_the_likelier_guess_comes_first(model: Any) -> None:
+def test_the_likelier_draft_comes_first(model: Any) -> None:
     encode = model.tokenizer.encode
     trail = DraftHistory([*encode("the"), *encode("on"), *encode("the")], AcceptanceRates())
     cache = GuideCache(RegexGuide(" north", model.vocabulary), 0)
     ForcedDrafts(model).tell(trail, cache, cache.guide.start, lambda kind: True)
     spelt = [(token, SPELT) for token in encode(" north")]
-    assert trail.guesses(9)[: len(spelt)] == spelt and trail.ahead[QUOTED] == []
+    assert trail.drafts(9)[: len(spelt)] == spelt and trail.ahead[QUOTED] == []
     for _ in range(60):
         trail.odds.note(SPELT, is_right=False)
-    assert trail.guesses(9)[0][1] != SPELT
+    assert trail.drafts(9)[0][1] != SPELT
     first = spelt[0][0]
     trail.take(first, True)
     assert [(token, SPELT) for token in trail.ahead[SPELT]] == spelt[1:]

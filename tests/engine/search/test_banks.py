@@ -50,7 +50,7 @@ def progress_of(group: BeamGroup, beam: BeamHypothesis) -> int:
 
 def loop_of(generator: Generator, options: Options) -> EngineCore:
     loop = EngineCore(generator.model, 0, SchedulerConfig())
-    requests = requests_of(generator.model, [generator.job("The", options.include)], options)
+    requests = requests_of(generator.model, [generator.job("The", options)], options)
     loop.calls.append(Call(requests, options.batch_size))
     return loop
 

@@ -30,6 +30,8 @@ from trellm import (
 )
 from trellm.guides import FreeGuide, GoalGuide, RegexGuide
 
+from ...watching import watched
+
 PIECES = ["a", "b", "c", " ", "ab", "bc", "ca ", " b"]
 END = len(PIECES)
 VOCABULARY = Vocabulary.from_characters(PIECES)
@@ -219,11 +221,13 @@ def test_goals_that_contradict_the_constraint_are_refused_up_front() -> None:
         generate.regex(toy(1)[0], "a*b*")("a", include=["ab", "ba"], max_tokens=4)
 
 
-def test_a_generator_keeps_what_it_knows_of_goals() -> None:
-    generator = generate.text(toy(1)[0])
-    first = generator.job("a", ["ab"]).guide_cache
-    assert first is generator.job("b", "ab").guide_cache and first is not None and isinstance(first.guide, GoalGuide)
-    assert generator.job("a").guide_cache is None
+def test_a_generator_keeps_what_it_knows_of_goals(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator, made = generate.text(toy(1)[0]), watched(monkeypatch, GoalGuide, "__init__")
+    generator("a", include=["ab"], max_tokens=9)
+    generator("b", include="ab", max_tokens=9)
+    assert len(made) == 1
+    generator("a", max_tokens=9)
+    assert len(made) == 1
 
 
 @pytest.mark.parametrize("search", [Greedy(), Sample(1.0), Beam(3)])

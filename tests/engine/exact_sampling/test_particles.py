@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from trellm import SMC, Exact, Generator, Importance, OptionError, SamplingError, Vocabulary, generate, models
 from trellm.engine import scores
-from trellm.engine.drawing import distribution, particles
+from trellm.engine.exact_sampling import distribution, particles
 from trellm.guides import SubstringGuide
 
 from ..support import Target

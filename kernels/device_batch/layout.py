@@ -1,4 +1,4 @@
-"""Lanes: the layout of messages between host and device, and beginning and end of a step in NumPy."""
+"""Slots: the layout of messages between host and device, and beginning and end of a step in NumPy."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from numpy.typing import NDArray
 
 from ..jit.aliases import Ints
 
-RESUME, WIDTH, START, RECORD, GUESSED, ORIGIN, ATTEMPT, KEY = range(8)
-"""Columns of the host's message about each lane of a launch, int32. RESUME: whether it continues after its last choice;
+RESUME, WIDTH, START, RECORD, DRAFTED, ORIGIN, ATTEMPT, KEY = range(8)
+"""Columns of the host's message about each slot of a launch, int32. RESUME: whether it continues after its last choice;
 WIDTH: the number of tokens it reads, 0 for none, or at most if it resumes; START: position in its sequence of the first
-token below; RECORD: its record, if it does not resume; GUESSED: the number of guesses, if it resumes; ORIGIN: position
+token below; RECORD: its record, if it does not resume; DRAFTED: the number of drafts, if it resumes; ORIGIN: position
 of the first chosen token; ATTEMPT: of its choice; KEY: two columns, the lower and upper half of its random key. Behind
-these HEADER columns come `room_of(W)` columns with the tokens to read, or guesses if it resumes; then its block table.
+these HEADER columns come `room_of(W)` columns with the tokens to read, or drafts if it resumes; then its block table.
 """
 HEADER = 9
 
 COUNT, TOKENS = range(2)
-"""Columns of a launch's answer. COUNT: the number of tokens that a lane read, 0 if none. From TOKENS on, for each of
+"""Columns of a launch's answer. COUNT: the number of tokens that a slot read, 0 if none. From TOKENS on, for each of
 the W places: the token chosen after it, UNUSABLE if the logits allow none; then for each the record after that token,
 UNKNOWN if the state table has none. Columns of places from COUNT on are undefined.
 """
@@ -29,28 +29,28 @@ FREE = 0
 UNKNOWN = -1
 
 EMPTY = -1
-"""Key of an empty slot in the table of transitions."""
+"""Key of an empty place in the table of transitions."""
 PROBES = 32
-"""Slots that a look-up probes."""
+"""Places that a look-up probes."""
 CLASSES = 256
 """Most token classes of a record; class 0 is for tokens without a known transition."""
 _FACTOR = 0x1E3779B97F4A7C15
 
 
 def room_of(width: int) -> int:
-    """Return the number of token columns in launches of W tokens: guesses may begin in the launch still under way."""
+    """Return the number of token columns in launches of W tokens: drafts may begin in the launch still under way."""
     return width if width == 1 else 2 * width
 
 
 def home_of(key: int, capacity: int) -> int:
-    """Return the first slot of a key, record << 32 | token, in a table of transitions; capacity is a power of 2."""
+    """Return the first place of a key, record << 32 | token, in a table of transitions; capacity is a power of 2."""
     return (key * _FACTOR & 0xFFFFFFFFFFFFFFFF) >> 33 & (capacity - 1)
 
 
 class LaunchState(NamedTuple):
-    """Inputs of a launch: W tokens for each of B lanes.
+    """Inputs of a launch: W tokens for each of B slots.
 
-    ids, positions: int64 [B * W]; slots: int32 [B * W], -1 for absent tokens
+    ids, positions: int64 [B * W]; slot_mapping: int32 [B * W], -1 for absent tokens
     records: int32 [B * W], for the choice after each token, UNKNOWN without one
     sure: int32 [B * W], the forced token there, -1 for none
     draws: float64 [B * W], random numbers in [0, 1) of these choices
@@ -60,7 +60,7 @@ class LaunchState(NamedTuple):
 
     ids: Any
     positions: Any
-    slots: Any
+    slot_mapping: Any
     records: Any
     sure: Any
     draws: Any
@@ -92,7 +92,7 @@ class StateTables(NamedTuple):
 
 
 class SlotState(NamedTuple):
-    """State of lanes between launches, int32 [lanes] each.
+    """State of slots between launches, int32 [slots] each.
 
     last: the chosen token; records: after it; ends: its position
     """
@@ -109,57 +109,57 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 def begin(rows: Ints, width: int, room: int, known: StateTables, kept: SlotState) -> LaunchState:
     """Return the inputs of a launch from rows int32 [B, HEADER + room_of(width) + most]; room: tokens of a block.
 
-    A lane that resumes reads its last token, and forced or guessed tokens after it while their records are known, up to
+    A slot that resumes reads its last token, and forced or drafted tokens after it while their records are known, up to
     its WIDTH. Without a record of its own it reads nothing.
     """
     count = len(rows)
     tables = rows[:, HEADER + room_of(width) :].copy()
     ids, positions = np.zeros((count, width), np.int64), np.zeros((count, width), np.int64)
-    slots, sure, records = (np.full((count, width), -1, np.int32) for _ in range(3))
+    slot_mapping, sure, records = (np.full((count, width), -1, np.int32) for _ in range(3))
     starts, widths = rows[:, START].copy(), rows[:, WIDTH].copy()
-    for lane, told in enumerate(rows):
+    for slot, told in enumerate(rows):
         if told[RESUME]:
-            starts[lane] = kept.ends[lane]
-            guessed: list[int] = told[HEADER : HEADER + told[GUESSED]].tolist()
-            guesses = dict(enumerate(guessed, int(told[START])))
-            last, record = int(kept.last[lane]), int(kept.records[lane])
-            tokens, met = _behind(last, record, int(starts[lane]), guesses, int(told[WIDTH]), known)
-            widths[lane] = len(tokens)
+            starts[slot] = kept.ends[slot]
+            drafted: list[int] = told[HEADER : HEADER + told[DRAFTED]].tolist()
+            drafts = dict(enumerate(drafted, int(told[START])))
+            last, record = int(kept.last[slot]), int(kept.records[slot])
+            tokens, met = _behind(last, record, int(starts[slot]), drafts, int(told[WIDTH]), known)
+            widths[slot] = len(tokens)
         else:
-            tokens = told[HEADER : HEADER + widths[lane]].tolist()
+            tokens = told[HEADER : HEADER + widths[slot]].tolist()
             met = [UNKNOWN] * (len(tokens) - 1) + [int(told[RECORD])][: len(tokens)]
         for place, (token, record) in enumerate(zip(tokens, met, strict=True)):
-            at = starts[lane] + place
-            ids[lane, place], positions[lane, place] = token, at
-            slots[lane, place] = tables[lane, at // room] * room + at % room
-            records[lane, place] = record
-            sure[lane, place] = tokens[place + 1] if record == UNKNOWN else known.forced[record]
+            at = starts[slot] + place
+            ids[slot, place], positions[slot, place] = token, at
+            slot_mapping[slot, place] = tables[slot, at // room] * room + at % room
+            records[slot, place] = record
+            sure[slot, place] = tokens[place + 1] if record == UNKNOWN else known.forced[record]
     firsts = np.arange(count, dtype=np.int32) * np.int32(width)
     steps = starts[:, None] + np.arange(1, width + 1) - rows[:, ORIGIN, None]
     draws = _uniforms(rows[:, KEY : KEY + 2], steps.astype(np.int64), rows[:, ATTEMPT])
     return LaunchState(
-        *(ids.ravel(), positions.ravel(), slots.ravel(), records.ravel(), sure.ravel(), draws.ravel()),
+        *(ids.ravel(), positions.ravel(), slot_mapping.ravel(), records.ravel(), sure.ravel(), draws.ravel()),
         *(firsts, widths, starts, tables),
     )
 
 
 def _behind(
-    token: int, record: int, at: int, guesses: dict[int, int], most: int, known: StateTables
+    token: int, record: int, at: int, drafts: dict[int, int], most: int, known: StateTables
 ) -> tuple[list[int], list[int]]:
-    """Return a token and the forced or guessed tokens after it, `most` at most, with the record after each.
+    """Return a token and the forced or drafted tokens after it, `most` at most, with the record after each.
 
-    at: position of the token; guesses: by position, used as long as they agree with the tokens before
+    at: position of the token; drafts: by position, used as long as they agree with the tokens before
     """
     tokens: list[int] = []
     records: list[int] = []
     agrees = True
     while record != UNKNOWN and token >= 0 and len(tokens) < most:
-        agrees = agrees and guesses.get(at + len(tokens)) == token
+        agrees = agrees and drafts.get(at + len(tokens)) == token
         tokens.append(token)
         records.append(record)
         token = int(known.forced[record])
         if token < 0 and agrees:
-            token = guesses.get(at + len(tokens), -1)
+            token = drafts.get(at + len(tokens), -1)
         record = UNKNOWN if token < 0 else _after(record, token, known)
     return tokens, records
 
@@ -185,15 +185,15 @@ def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def advance(chosen: Ints, begun: LaunchState, known: StateTables, kept: SlotState) -> NDArray[np.int32]:
     """Store the choices of a launch, int32 [B * W], UNUSABLE for none, and the records after them, in `kept`.
 
-    A lane's step ends at the first choice that differs from the token read next. Returns int32 [B, TOKENS + 2 * W].
+    A slot's step ends at the first choice that differs from the token read next. Returns int32 [B, TOKENS + 2 * W].
     """
     count = len(begun.widths)
     width = len(begun.ids) // count
     answer = np.full((count, TOKENS + 2 * width), -1, np.int32)
-    for lane, read in enumerate(begun.widths.tolist()):
-        answer[lane, COUNT] = 0
-        kept.last[lane] = kept.records[lane] = UNKNOWN
-        for place, here in enumerate(range(lane * width, lane * width + read)):
+    for slot, read in enumerate(begun.widths.tolist()):
+        answer[slot, COUNT] = 0
+        kept.last[slot] = kept.records[slot] = UNKNOWN
+        for place, here in enumerate(range(slot * width, slot * width + read)):
             token, record = int(begun.sure[here]), int(begun.records[here])
             if token < 0:
                 token = int(chosen[here])
@@ -202,8 +202,8 @@ def advance(chosen: Ints, begun: LaunchState, known: StateTables, kept: SlotStat
                 after = int(begun.records[here + 1])
             else:
                 after = _after(record, token, known) if record != UNKNOWN and token >= 0 else UNKNOWN
-            answer[lane, [COUNT, TOKENS + place, TOKENS + width + place]] = place + 1, token, after
-            kept.last[lane], kept.records[lane], kept.ends[lane] = token, after, begun.starts[lane] + place + 1
+            answer[slot, [COUNT, TOKENS + place, TOKENS + width + place]] = place + 1, token, after
+            kept.last[slot], kept.records[slot], kept.ends[slot] = token, after, begun.starts[slot] + place + 1
             if is_last:
                 break
     return answer

@@ -1,4 +1,4 @@
-"""The Triton kernels of lanes against NumPy's: on a GPU if there is one, in Triton's interpreter otherwise."""
+"""The Triton kernels of slots against NumPy's: on a GPU if there is one, in Triton's interpreter otherwise."""
 
 import os
 from typing import Any
@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 from trellm.engine.decode.randomness import uniform
-from trellm.kernels.lanes import layout as host
-from trellm.kernels.lanes.layout import (
+from trellm.kernels.device_batch import layout as host
+from trellm.kernels.device_batch.layout import (
     ATTEMPT,
     CLASSES,
     COUNT,
+    DRAFTED,
     EMPTY,
     FREE,
-    GUESSED,
     HEADER,
     KEY,
     ORIGIN,
@@ -43,24 +43,24 @@ def moved(given: Any) -> Any:
     return type(given)(*(torch.from_numpy(each.copy()).to(DEVICE) for each in given))
 
 
-def told(rng: Any, lanes: int, width: int, most: int) -> np.ndarray:
+def told(rng: Any, slots: int, width: int, most: int) -> np.ndarray:
     room = room_of(width)
-    rows = np.zeros((lanes, HEADER + room + most), np.int32)
-    rows[:, RESUME] = rng.integers(0, 2, lanes)
-    rows[:, WIDTH] = rng.integers(0, width + 1, lanes)
-    rows[:, START] = rng.integers(0, most * ROOM - width, lanes)
-    rows[:, RECORD] = rng.integers(0, RECORDS, lanes)
-    rows[:, ORIGIN], rows[:, ATTEMPT] = rng.integers(0, 9, lanes), rng.integers(0, 2, lanes)
-    rows[:, KEY : KEY + 2] = rng.integers(-(1 << 31), 1 << 31, (lanes, 2))
-    rows[:, GUESSED] = np.where(rows[:, RESUME], rng.integers(0, room + 1, lanes), 0)
-    rows[:, HEADER : HEADER + room] = rng.integers(0, VOCABULARY, (lanes, room))
-    rows[:, HEADER + room :] = rng.integers(0, 99, (lanes, most))
+    rows = np.zeros((slots, HEADER + room + most), np.int32)
+    rows[:, RESUME] = rng.integers(0, 2, slots)
+    rows[:, WIDTH] = rng.integers(0, width + 1, slots)
+    rows[:, START] = rng.integers(0, most * ROOM - width, slots)
+    rows[:, RECORD] = rng.integers(0, RECORDS, slots)
+    rows[:, ORIGIN], rows[:, ATTEMPT] = rng.integers(0, 9, slots), rng.integers(0, 2, slots)
+    rows[:, KEY : KEY + 2] = rng.integers(-(1 << 31), 1 << 31, (slots, 2))
+    rows[:, DRAFTED] = np.where(rows[:, RESUME], rng.integers(0, room + 1, slots), 0)
+    rows[:, HEADER : HEADER + room] = rng.integers(0, VOCABULARY, (slots, room))
+    rows[:, HEADER + room :] = rng.integers(0, 99, (slots, most))
     return rows
 
 
-def random_kept(rng: Any, lanes: int, longest: int) -> SlotState:
-    last, records = rng.integers(0, VOCABULARY, lanes), rng.integers(-1, RECORDS, lanes)
-    return SlotState(*(each.astype(np.int32) for each in (last, records, rng.integers(0, longest, lanes))))
+def random_kept(rng: Any, slots: int, longest: int) -> SlotState:
+    last, records = rng.integers(0, VOCABULARY, slots), rng.integers(-1, RECORDS, slots)
+    return SlotState(*(each.astype(np.int32) for each in (last, records, rng.integers(0, longest, slots))))
 
 
 def random_knowledge(rng: Any) -> StateTables:
@@ -90,29 +90,29 @@ SHAPES = [(1, 1, 1), (3, 8, 130), (3, 1, 5), (257, 1, 2), (33, 4, 5), (65, 8, 3)
 
 
 @needs_triton
-@pytest.mark.parametrize(("lanes", "width", "most"), SHAPES)
-def test_what_lanes_read_and_where_they_go(lanes: int, width: int, most: int) -> None:
-    from trellm.kernels.lanes import triton_lanes
+@pytest.mark.parametrize(("slots", "width", "most"), SHAPES)
+def test_what_slots_read_and_where_they_go(slots: int, width: int, most: int) -> None:
+    from trellm.kernels.device_batch import triton_batch
 
-    rng = np.random.default_rng(lanes * width + most)
+    rng = np.random.default_rng(slots * width + most)
     seen: set[Any] = set()
     for _ in range(4):
-        rows, known = told(rng, lanes, width, most), random_knowledge(rng)
-        kept = random_kept(rng, lanes, most * ROOM - width)
-        # Guesses begin near where lanes are, and some are right about their last tokens.
-        shift = rng.integers(-1, room_of(width), lanes)
+        rows, known = told(rng, slots, width, most), random_knowledge(rng)
+        kept = random_kept(rng, slots, most * ROOM - width)
+        # Drafts begin near where slots are, and some are right about their last tokens.
+        shift = rng.integers(-1, room_of(width), slots)
         rows[:, START] = np.where(rows[:, RESUME], np.maximum(kept.ends - shift, 0), rows[:, START])
-        for lane in np.flatnonzero((rows[:, RESUME] > 0) & (shift >= 0) & (rng.random(lanes) < 0.8)):
-            rows[lane, HEADER + kept.ends[lane] - rows[lane, START]] = kept.last[lane]
+        for slot in np.flatnonzero((rows[:, RESUME] > 0) & (shift >= 0) & (rng.random(slots) < 0.8)):
+            rows[slot, HEADER + kept.ends[slot] - rows[slot, START]] = kept.last[slot]
         begun = host.begin(rows, width, ROOM, known, kept)
         after, there = moved(kept), moved(known)
-        found = triton_lanes.begin(torch.from_numpy(rows).to(DEVICE), width, ROOM, there, after)
+        found = triton_batch.begin(torch.from_numpy(rows).to(DEVICE), width, ROOM, there, after)
         for name, left, right in zip(begun._fields, begun, found, strict=True):
             np.testing.assert_array_equal(left, right.cpu().numpy(), err_msg=name)
-        chosen = rng.integers(-1, VOCABULARY, lanes * width).astype(np.int32)
-        agree = rng.random(lanes * width - 1) < 0.8
+        chosen = rng.integers(-1, VOCABULARY, slots * width).astype(np.int32)
+        agree = rng.random(slots * width - 1) < 0.8
         chosen[:-1] = np.where(agree, begun.ids[1:], chosen[:-1])
-        answer = triton_lanes.advance(torch.from_numpy(chosen).to(DEVICE), found, there, after).cpu().numpy()
+        answer = triton_batch.advance(torch.from_numpy(chosen).to(DEVICE), found, there, after).cpu().numpy()
         expected = host.advance(chosen, begun, known, kept)
         np.testing.assert_array_equal(answer[:, COUNT], expected[:, COUNT])
         for count, one, other in zip(expected[:, COUNT], answer, expected, strict=True):
@@ -122,25 +122,25 @@ def test_what_lanes_read_and_where_they_go(lanes: int, width: int, most: int) ->
         for name, left, right in zip(kept._fields, kept, after, strict=True):
             np.testing.assert_array_equal(left, right.cpu().numpy(), err_msg=name)
         behind = np.arange(width) + 1 < begun.widths[:, None]
-        seen.update(["guessed"] if (behind.ravel() & (begun.sure < 0)).any() else [])
+        seen.update(["drafted"] if (behind.ravel() & (begun.sure < 0)).any() else [])
         seen.update(["fell"] if (expected[:, COUNT] < begun.widths).any() else [])
         seen.update(["ran"] if width > 1 and (begun.widths > 2).any() and (rows[:, RESUME] != 0).any() else [])
         seen.update((2 + (kept.records == FREE)).tolist(), (4 + (kept.records == UNKNOWN)).tolist())
-    assert lanes < 33 or seen >= {(True, False), (True, True), 2, 3, 4, 5}
-    assert lanes < 33 or width == 1 or "ran" in seen
-    assert lanes < 33 or width == 1 or seen >= {"guessed", "fell"}
+    assert slots < 33 or seen >= {(True, False), (True, True), 2, 3, 4, 5}
+    assert slots < 33 or width == 1 or "ran" in seen
+    assert slots < 33 or width == 1 or seen >= {"drafted", "fell"}
 
 
 @needs_triton
 @pytest.mark.parametrize("width", [1, 8])
-def test_a_lane_that_is_far_before_its_guesses_reads_none(width: int) -> None:
-    from trellm.kernels.lanes import triton_lanes
+def test_a_slot_that_is_far_before_its_drafts_reads_none(width: int) -> None:
+    from trellm.kernels.device_batch import triton_batch
 
     rng = np.random.default_rng(0)
     rows, known = told(rng, 1, width, 5), random_knowledge(rng)
-    rows[0, [RESUME, WIDTH, START, GUESSED]] = 1, width, 60, room_of(width)
+    rows[0, [RESUME, WIDTH, START, DRAFTED]] = 1, width, 60, room_of(width)
     kept = SlotState(*(np.array([number], np.int32) for number in (3, FREE, 2)))
-    found = triton_lanes.begin(torch.from_numpy(rows).to(DEVICE), width, ROOM, moved(known), moved(kept))
+    found = triton_batch.begin(torch.from_numpy(rows).to(DEVICE), width, ROOM, moved(known), moved(kept))
     assert found.widths.tolist() == host.begin(rows, width, ROOM, known, kept).widths.tolist() == [1]
 
 
@@ -149,8 +149,8 @@ def test_random_numbers_are_those_of_ordinary_steps() -> None:
     rows = told(rng, 40, 8, 3)
     keys = rows[:, KEY : KEY + 2].copy().view(np.uint64).ravel().tolist()
     begun = host.begin(rows, 8, ROOM, random_knowledge(rng), random_kept(rng, 40, 30))
-    for lane, row in enumerate(rows):
+    for slot, row in enumerate(rows):
         for place in range(8):
-            step = int(begun.starts[lane]) + place + 1 - int(row[ORIGIN])
+            step = int(begun.starts[slot]) + place + 1 - int(row[ORIGIN])
             if step >= 0:
-                assert begun.draws[8 * lane + place] == uniform(keys[lane], step, int(row[ATTEMPT]))
+                assert begun.draws[8 * slot + place] == uniform(keys[slot], step, int(row[ATTEMPT]))

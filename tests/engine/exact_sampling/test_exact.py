@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from trellm import Exact, Generator, OptionError, Sample, SamplingError, Vocabulary, generate, models
-from trellm.engine.drawing import path
+from trellm.engine.exact_sampling import path
 from trellm.engine.models.generation_config import SuppressedTokens
 from trellm.guides import SubstringGuide
 

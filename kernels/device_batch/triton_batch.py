@@ -16,7 +16,7 @@ from .layout import (
     ATTEMPT,
     CLASSES,
     COUNT,
-    GUESSED,
+    DRAFTED,
     HEADER,
     KEY,
     ORIGIN,
@@ -34,7 +34,7 @@ from .layout import (
 
 _RESUME, _WIDTH, _START, _RECORD = tl.constexpr(RESUME), tl.constexpr(WIDTH), tl.constexpr(START), tl.constexpr(RECORD)
 _ORIGIN, _ATTEMPT, _KEY, _HEADER = tl.constexpr(ORIGIN), tl.constexpr(ATTEMPT), tl.constexpr(KEY), tl.constexpr(HEADER)
-_GUESSED, _COUNT, _TOKENS = tl.constexpr(GUESSED), tl.constexpr(COUNT), tl.constexpr(TOKENS)
+_DRAFTED, _COUNT, _TOKENS = tl.constexpr(DRAFTED), tl.constexpr(COUNT), tl.constexpr(TOKENS)
 _CLASSES, _PROBES = tl.constexpr(CLASSES), tl.constexpr(PROBES)
 _FACTOR = tl.constexpr(0x1E3779B97F4A7C15)
 _COPIED = tl.constexpr(128)
@@ -79,35 +79,35 @@ def begin_rows(
     rows, stride,
     forced, charsets, loops, keys, values, capacity, dense, classes, size, targets,
     last, kept_records, kept_ends,
-    ids, positions, slots, records, sure, draws, firsts, widths, starts, tables, most, room,
+    ids, positions, slot_mapping, records, sure, draws, firsts, widths, starts, tables, most, room,
     WIDTH: tl.constexpr, ROOM: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    """Process one lane of `begin`."""
-    lane = tl.program_id(0)
-    told = rows + lane.to(tl.int64) * stride
+    """Process one slot of `begin`."""
+    slot = tl.program_id(0)
+    told = rows + slot.to(tl.int64) * stride
     resumed = tl.load(told + _RESUME) != 0
     limit = tl.load(told + _WIDTH)
-    record = tl.load(kept_records + lane)
-    start = tl.where(resumed, tl.load(kept_ends + lane), tl.load(told + _START))
+    record = tl.load(kept_records + slot)
+    start = tl.where(resumed, tl.load(kept_ends + slot), tl.load(told + _START))
     places = tl.arange(0, WIDTH)
     told_count = tl.where(resumed, 0, limit)
     given = tl.load(told + _HEADER + places, mask=places < told_count, other=0)
-    tokens = tl.where(places == tl.where(resumed, 0, -1), tl.load(last + lane), given)
+    tokens = tl.where(places == tl.where(resumed, 0, -1), tl.load(last + slot), given)
     met = tl.where(places == tl.where(resumed, 0, limit - 1), tl.where(resumed, record, tl.load(told + _RECORD)), -1)
     going = resumed & (record >= 0) & (limit > 0)
     width = tl.where(resumed, going.to(tl.int32), limit)
-    # Guesses count only if the one at the last token's position equals that token.
+    # Drafts count only if the one at the last token's position equals that token.
     ahead = start - tl.load(told + _START)
-    guessed = tl.where(resumed & (ahead >= 0), tl.load(told + _GUESSED), 0)
+    drafted = tl.where(resumed & (ahead >= 0), tl.load(told + _DRAFTED), 0)
     shift = tl.maximum(ahead, 0)
-    first = tl.load(told + _HEADER + shift, mask=shift < guessed, other=-1)
-    guessed = tl.where((first >= 0) & (first == tl.load(last + lane)), guessed, 0)
+    first = tl.load(told + _HEADER + shift, mask=shift < drafted, other=-1)
+    drafted = tl.where((first >= 0) & (first == tl.load(last + slot)), drafted, 0)
     for place in tl.static_range(1, WIDTH):
         going = going & (place < limit)
         token = tl.load(forced + tl.maximum(record, 0), mask=going, other=-1)
-        guess = tl.load(told + _HEADER + shift + place, mask=shift + place < guessed, other=-1)
-        token = tl.where(token < 0, guess, token)
-        guessed = tl.where(guess == token, guessed, 0)
+        draft = tl.load(told + _HEADER + shift + place, mask=shift + place < drafted, other=-1)
+        token = tl.where(token < 0, draft, token)
+        drafted = tl.where(draft == token, drafted, 0)
         after = after_token(
             record, token, going & (token >= 0), charsets, loops, keys, values, capacity, dense, classes, size, targets
         )
@@ -122,10 +122,10 @@ def begin_rows(
     at = start + places
     blocks = told + _HEADER + ROOM
     block = tl.load(blocks + at // room, mask=inside, other=0)
-    out = lane * WIDTH + places
+    out = slot * WIDTH + places
     tl.store(ids + out, tl.where(inside, tokens, 0).to(tl.int64))
     tl.store(positions + out, tl.where(inside, at, 0).to(tl.int64))
-    tl.store(slots + out, tl.where(inside, block * room + at % room, -1))
+    tl.store(slot_mapping + out, tl.where(inside, block * room + at % room, -1))
     tl.store(records + out, met)
     tl.store(sure + out, tl.where(met < 0, behind, tl.load(forced + tl.maximum(met, 0), mask=met >= 0, other=-1)))
     low = tl.load(told + _KEY).to(tl.uint32, bitcast=True).to(tl.uint64)
@@ -134,13 +134,13 @@ def begin_rows(
     attempt = tl.load(told + _ATTEMPT).to(tl.uint32, bitcast=True).to(tl.uint64)
     number = mixed(mixed(((high << 32) | low) ^ mixed(step)) ^ attempt)
     tl.store(draws + out, (number >> 11).to(tl.int64, bitcast=True).to(tl.float64) * 1.1102230246251565e-16)
-    tl.store(firsts + lane, lane * WIDTH)
-    tl.store(widths + lane, width)
-    tl.store(starts + lane, start)
+    tl.store(firsts + slot, slot * WIDTH)
+    tl.store(widths + slot, width)
+    tl.store(starts + slot, start)
     for first in range(0, most, _COPIED):
         columns = first + tl.arange(0, _COPIED)
         numbers = tl.load(blocks + columns, mask=columns < most, other=0)
-        tl.store(tables + lane.to(tl.int64) * most + columns, numbers, mask=columns < most)
+        tl.store(tables + slot.to(tl.int64) * most + columns, numbers, mask=columns < most)
 
 
 @triton.jit
@@ -150,33 +150,33 @@ def advance_rows(
     last, kept_records, kept_ends, answer,
     WIDTH: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    """Process one lane of `advance`."""
-    lane = tl.program_id(0)
-    width = tl.load(widths + lane)
+    """Process one slot of `advance`."""
+    slot = tl.program_id(0)
+    width = tl.load(widths + slot)
     is_active = width > 0
     places = tl.arange(0, WIDTH)
-    certain = tl.load(sure + lane * WIDTH + places, mask=places < width, other=-1)
-    picked = tl.load(chosen + lane * WIDTH + places, mask=places < width, other=-1)
+    certain = tl.load(sure + slot * WIDTH + places, mask=places < width, other=-1)
+    picked = tl.load(chosen + slot * WIDTH + places, mask=places < width, other=-1)
     picked = tl.where(certain < 0, picked, certain)
-    read = tl.load(ids + lane * WIDTH + places + 1, mask=places + 1 < width, other=-1).to(tl.int32)
+    read = tl.load(ids + slot * WIDTH + places + 1, mask=places + 1 < width, other=-1).to(tl.int32)
     differs = (places + 1 < width) & (picked != read)
     width = tl.minimum(width, tl.min(tl.where(differs, places + 1, WIDTH), axis=0))
     token = tl.sum(tl.where(places == width - 1, picked, 0), axis=0)
     inner = places + 1 < width
-    record = tl.load(records + lane * WIDTH + tl.maximum(width - 1, 0))
+    record = tl.load(records + slot * WIDTH + tl.maximum(width - 1, 0))
     token = tl.where(is_active, token, -1)
     wanted = is_active & (token >= 0) & (record >= 0)
     after = after_token(record, token, wanted, charsets, loops, keys, values, capacity, dense, classes, size, targets)
-    tokens = tl.load(ids + lane * WIDTH + places + 1, mask=inner, other=-1).to(tl.int32)
-    met = tl.load(records + lane * WIDTH + places + 1, mask=inner, other=-1)
+    tokens = tl.load(ids + slot * WIDTH + places + 1, mask=inner, other=-1).to(tl.int32)
+    met = tl.load(records + slot * WIDTH + places + 1, mask=inner, other=-1)
     is_last = places == width - 1
-    out = answer + lane * (_TOKENS + 2 * WIDTH)
+    out = answer + slot * (_TOKENS + 2 * WIDTH)
     tl.store(out + _COUNT, width)
     tl.store(out + _TOKENS + places, tl.where(is_last, token, tokens))
     tl.store(out + _TOKENS + WIDTH + places, tl.where(is_last, after, met))
-    tl.store(last + lane, token)
-    tl.store(kept_records + lane, after)
-    tl.store(kept_ends + lane, tl.load(starts + lane) + width, mask=is_active)
+    tl.store(last + slot, token)
+    tl.store(kept_records + slot, after)
+    tl.store(kept_ends + slot, tl.load(starts + slot) + width, mask=is_active)
 
 
 def begin(rows: Any, width: int, room: int, known: StateTables, kept: SlotState) -> LaunchState:
@@ -190,7 +190,7 @@ def begin(rows: Any, width: int, room: int, known: StateTables, kept: SlotState)
     begun = LaunchState(
         ids=empty(wide, dtype=torch.int64),
         positions=empty(wide, dtype=torch.int64),
-        slots=empty(wide),
+        slot_mapping=empty(wide),
         records=empty(wide),
         sure=empty(wide),
         draws=empty(wide, dtype=torch.float64),

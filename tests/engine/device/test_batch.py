@@ -68,14 +68,14 @@ class WatchedDecoder(DecoderModel):
         return found if self.spells is None else self.spells(found)
 
 
-class LaneDecoder(WatchedDecoder):
+class BatchDecoder(WatchedDecoder):
     """A model on the CPU whose rows go on by themselves. counts: how many tokens launches read of each row"""
 
     launches: list[Any]
     known: list[bool]
     counts: list[int]
 
-    def lanes(self, memory: Any, records: DeviceStateTable) -> HostBackend:
+    def batch_backend(self, memory: Any, records: DeviceStateTable) -> HostBackend:
         self.launches = []
         self.known = []
         self.counts = []
@@ -98,9 +98,9 @@ class LaneDecoder(WatchedDecoder):
 
 
 @pytest.fixture(scope="module")
-def pair(hugging_face: Any, tokenizer: Any) -> Iterator[tuple[Any, LaneDecoder]]:
+def pair(hugging_face: Any, tokenizer: Any) -> Iterator[tuple[Any, BatchDecoder]]:
     network = hugging_face("llama").double()
-    yield models.transformers(network, tokenizer), LaneDecoder(network, tokenizer)
+    yield models.transformers(network, tokenizer), BatchDecoder(network, tokenizer)
     network.float()
 
 
@@ -171,7 +171,7 @@ def test_tokens_not_met_before_are_known(hugging_face: Any, tokenizer: Any, monk
     texts: list[Any] = []
     for rows in (None, 0):
         thresholds(monkeypatch, dense_rows=rows)
-        model = LaneDecoder(network, tokenizer)
+        model = BatchDecoder(network, tokenizer)
         generator = generate.regex(model, pattern)
         for seed in range(3):
             generator.run(PROMPTS[:3], seed=seed, **given)
@@ -251,12 +251,12 @@ def test_a_guide_for_which_that_is_too_much_is_asked_once(pair: Any) -> None:
 def test_little_memory_few_records_and_many_callers(hugging_face: Any, tokenizer: Any, monkeypatch: Any) -> None:
     thresholds(monkeypatch, records_of_a_state=3)
     network = copy.deepcopy(hugging_face("llama")).double()
-    plain, lanes = models.transformers(network, tokenizer), LaneDecoder(network, tokenizer)
+    plain, slots = models.transformers(network, tokenizer), BatchDecoder(network, tokenizer)
     expected = {
         kind: [facts(each) for each in make(plain).run(PROMPTS, max_tokens=75)] for kind, make in GENERATORS.items()
     }
-    with Engine(lanes, memory=14 * lanes.block_bytes) as engine:
-        handles = {kind: engine.submit(make(lanes), PROMPTS, max_tokens=75) for kind, make in GENERATORS.items()}
+    with Engine(slots, memory=14 * slots.block_bytes) as engine:
+        handles = {kind: engine.submit(make(slots), PROMPTS, max_tokens=75) for kind, make in GENERATORS.items()}
         for kind, handle in handles.items():
             assert [facts(each) for each in handle.result()] == expected[kind]
             engine._loop.check()
@@ -333,13 +333,13 @@ def test_bad_logits_are_named(pair: Any) -> None:
         model.spells = None
 
 
-def test_lanes_are_given_up_where_most_pause(pair: Any) -> None:
-    lanes = Engine.of(pair[1])._loop._lanes
-    assert isinstance(lanes, DeviceBatch)
+def test_slots_are_given_up_where_most_pause(pair: Any) -> None:
+    slots = Engine.of(pair[1])._loop._device_batch
+    assert isinstance(slots, DeviceBatch)
     generate.regex(pair[1], r"[a-z]{30,60}").run(PROMPTS, max_tokens=60)
-    assert lanes._missing > 0.25
+    assert slots._missing > 0.25
     generate.text(pair[1]).run(PROMPTS, max_tokens=60)
-    assert lanes._missing < 0.25
+    assert slots._missing < 0.25
 
 
 @pytest.mark.parametrize("kind", ["text", "regex", "unicode"])
@@ -366,7 +366,7 @@ def test_prompts_share_what_is_known(pair: Any) -> None:
 
 def test_forced_tokens_need_no_logits(hugging_face: Any, tokenizer: Any) -> None:
     network = copy.deepcopy(hugging_face("llama")).double()
-    plain, lanes = WatchedDecoder(network, tokenizer), LaneDecoder(network, tokenizer)
+    plain, slots = WatchedDecoder(network, tokenizer), BatchDecoder(network, tokenizer)
     (token,) = (number for number, text in enumerate(plain.vocabulary.tokens) if text == b"4")
 
     def without(found: torch.Tensor) -> torch.Tensor:
@@ -376,9 +376,9 @@ def test_forced_tokens_need_no_logits(hugging_face: Any, tokenizer: Any) -> None
         found[:, token] = -torch.inf
         return found
 
-    plain.spells = lanes.spells = without
+    plain.spells = slots.spells = without
     pattern = r"([a-z]{6}4)+"
-    ones, others = (generate.regex(model, pattern) for model in (plain, lanes))
+    ones, others = (generate.regex(model, pattern) for model in (plain, slots))
     for _ in range(3):
         found, expected = (each.run(PROMPTS[:2], max_tokens=90) for each in (others, ones))
         assert [facts(each) for each in found] == [facts(each) for each in expected]

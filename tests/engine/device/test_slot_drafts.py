@@ -1,4 +1,4 @@
-"""Launches in which rows read guesses of what they choose: the same tokens, in fewer passes."""
+"""Launches in which rows read drafts of what they choose: the same tokens, in fewer passes."""
 
 import copy
 import random
@@ -11,8 +11,8 @@ from trellm.errors import LimitError
 
 from ...watching import watched
 from ..support import AcceptanceRates
-from .support import GUESSED, DeviceStateTable, SlotDrafter
-from .test_lanes import LaneDecoder, facts
+from .support import DRAFTED, DeviceStateTable, SlotDrafter
+from .test_batch import BatchDecoder, facts
 
 DOCUMENT = "the man then went on to the inn on the 12 of the month, and then to another one in the north of the town"
 MAKERS: dict[str, Any] = {
@@ -26,19 +26,19 @@ MAKERS: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def pair(hugging_face: Any, tokenizer: Any) -> Iterator[tuple[Any, LaneDecoder]]:
+def pair(hugging_face: Any, tokenizer: Any) -> Iterator[tuple[Any, BatchDecoder]]:
     network = hugging_face("llama").double()
-    yield models.transformers(network, tokenizer), LaneDecoder(network, tokenizer)
+    yield models.transformers(network, tokenizer), BatchDecoder(network, tokenizer)
     network.float()
 
 
-def told(model: LaneDecoder) -> int:
-    """How many guesses launches were told of."""
-    return sum(int(launch.rows[:, GUESSED].sum()) for launch in model.launches)
+def told(model: BatchDecoder) -> int:
+    """How many drafts launches were told of."""
+    return sum(int(launch.rows[:, DRAFTED].sum()) for launch in model.launches)
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-def test_the_same_tokens_with_guesses_as_without(pair: Any, kind: str) -> None:
+def test_the_same_tokens_with_drafts_as_without(pair: Any, kind: str) -> None:
     pick = random.Random(kind)
     one, other = (MAKERS[kind](model) for model in pair)
     for _ in range(3):
@@ -62,7 +62,7 @@ def test_what_repeats_itself_takes_fewer_passes(hugging_face: Any, tokenizer: An
     for layer in network.model.layers:  # of which the last token alone says what comes next
         layer.self_attn.o_proj.weight.data.zero_()
         layer.mlp.down_proj.weight.data.zero_()
-    model = LaneDecoder(network, tokenizer)
+    model = BatchDecoder(network, tokenizer)
     generator = generate.regex(model, pattern)
     steps: list[int] = []
     for draft in (False, True):
@@ -74,7 +74,7 @@ def test_what_repeats_itself_takes_fewer_passes(hugging_face: Any, tokenizer: An
     assert steps[1] < 0.5 * steps[0]
 
 
-def test_guesses_that_are_wrong_are_not_read_for_long(pair: Any) -> None:
+def test_drafts_that_are_wrong_are_not_read_for_long(pair: Any) -> None:
     model = pair[1]
     generator = generate.regex(model, "[a-z]{80}")
     for seed in range(8):
@@ -83,7 +83,7 @@ def test_guesses_that_are_wrong_are_not_read_for_long(pair: Any) -> None:
     assert sum(launch.width > 1 for launch in model.launches) < 0.2 * len(model.launches)
 
 
-def test_many_rows_have_no_guesses(pair: Any) -> None:
+def test_many_rows_have_no_drafts(pair: Any) -> None:
     model = pair[1]
     generator = MAKERS["words"](model)
     model.launches = []
@@ -92,22 +92,22 @@ def test_many_rows_have_no_guesses(pair: Any) -> None:
 
 
 @pytest.mark.parametrize("error", [LimitError, ZeroDivisionError])
-def test_what_guesses_come_upon_is_nobodys_error(pair: Any, monkeypatch: Any, error: type[Exception]) -> None:
+def test_what_drafts_come_upon_is_nobodys_error(pair: Any, monkeypatch: Any, error: type[Exception]) -> None:
     generator = MAKERS["words"](pair[1])
     expected = facts(generator.run("one two", max_tokens=60))
 
-    find, guessing = SlotDrafter._find, list[bool]()
+    find, drafting = SlotDrafter._find, list[bool]()
 
     def failing(*_: Any) -> None:
-        if guessing:
+        if drafting:
             raise error("a state to which no text came")
 
     def noted(self: Any, *given: Any) -> Any:
-        guessing.append(True)
+        drafting.append(True)
         try:
             return find(self, *given)
         finally:
-            guessing.clear()
+            drafting.clear()
 
     watched(monkeypatch, DeviceStateTable, "lead", failing)
     monkeypatch.setattr(SlotDrafter, "_find", noted)
@@ -115,7 +115,7 @@ def test_what_guesses_come_upon_is_nobodys_error(pair: Any, monkeypatch: Any, er
 
 
 def test_texts_of_steps_and_of_launches_share_what_was_learnt(pair: Any) -> None:
-    """A row that goes on step by step meanwhile has all its tokens when it is guessed for again."""
+    """A row that goes on step by step meanwhile has all its tokens when it is drafted for again."""
     plain, model = pair
     given = {"max_tokens": 70, "search": Sample(), "seed": 2, "heal": False}
     prompts = ["one two, one two, ", "one", "on", "in", "a", "the"]
@@ -131,5 +131,5 @@ def test_texts_of_steps_and_of_launches_share_what_was_learnt(pair: Any) -> None
 
 def test_odds_are_those_of_all_texts(pair: Any) -> None:
     MAKERS["words"](pair[1]).run("one two, one two, ", max_tokens=60)
-    lanes: Any = Engine.of(pair[1])._loop._lanes
-    assert any(lanes._odds.of(kind) != AcceptanceRates().of(kind) for kind in range(7))
+    slots: Any = Engine.of(pair[1])._loop._device_batch
+    assert any(slots._odds.of(kind) != AcceptanceRates().of(kind) for kind in range(7))

@@ -10,13 +10,13 @@ from trellm.guides import RegexGuide
 
 from ..decode.test_interrupts import InterruptAt
 from ..support import BLOCK, BlockPool
-from .test_lanes import PROMPTS, LaneDecoder, WatchedDecoder, facts, failing_at
+from .test_batch import PROMPTS, BatchDecoder, WatchedDecoder, facts, failing_at
 
 
 @pytest.fixture(scope="module")
-def pair(hugging_face: Any, tokenizer: Any) -> Iterator[tuple[Any, LaneDecoder]]:
+def pair(hugging_face: Any, tokenizer: Any) -> Iterator[tuple[Any, BatchDecoder]]:
     network = hugging_face("llama").double()
-    yield WatchedDecoder(network, tokenizer), LaneDecoder(network, tokenizer)
+    yield WatchedDecoder(network, tokenizer), BatchDecoder(network, tokenizer)
     network.float()
 
 
@@ -31,7 +31,7 @@ class Last:
 
 
 class Cold(Sample):
-    """A search that is derived of one that lanes know."""
+    """A search that is derived of one that slots know."""
 
     def pick(self, logits: Any, masks: Any, draws: Any) -> list[int]:
         """The last column of each row."""
