@@ -166,8 +166,8 @@ class CardinalityBounds:
     def is_varied(self, state: int, trail: JSONTrail) -> bool:
         """Test whether the piece in progress can become more values than there are to avoid that begin like it.
 
-        Numbers are counted by digits: those of which two texts of equally many further ones, none a zero, are the
-        beginnings have different ones, but after an exponent the same.
+        Different texts of equally many further digits, none a zero, begin numbers whose keys (`key_of`) differ, except
+        in an exponent.
         """
         found, targets = self._values_from(state, trail), trail.frame.targets
         if not 0 < found < MANY or found > targets.count:
@@ -175,9 +175,9 @@ class CardinalityBounds:
         return found > targets.most(WordBegin(joined(trail.text)) if trail.mode == WORD else self._trails.piece(trail))
 
     def goes_on_varied(self, state: int, trail: JSONTrail, data: bytes) -> bool:
-        """Test whether data leaves more values than there are to avoid, and is only a part of an item; False if unsure.
+        """Test whether data only begins or continues a piece, and leaves it more values than there are to avoid.
 
-        state: of the chart, after data
+        False also where that takes a trail. state: of the chart, after data
         """
         mode, targets = trail.mode, trail.frame.targets
         if mode in (TEXT, NAME_TEXT):
