@@ -23,7 +23,7 @@ from typing import Any
 
 from recording import pin_to_one_core, save, show
 
-TEXTS, ITEMS = 3, 3
+TEXTS, ITEMS, MANY = 3, 3, 300
 TEXT: dict[str, Any] = {"type": "string"}
 COLOURS = ["red", "green", "blue", "cyan", "black", "white"]
 PROPERTIES: list[dict[str, Any]] = [
@@ -48,19 +48,20 @@ def objects(count: int, *, is_open: bool = False, is_optional: bool = False) -> 
     return found
 
 
-def cases() -> dict[str, dict[str, Any]]:
-    """Schemas of items by name."""
-    found: dict[str, dict[str, Any]] = {
-        "set of strings": TEXT,
-        "set of integers": {"type": "integer"},
-        "set of an enum": {"enum": COLOURS},
+def cases() -> dict[str, tuple[dict[str, Any], int]]:
+    """Schemas of items with the number of items in a text, by name."""
+    found = {"set of strings": TEXT, "set of integers": {"type": "integer"}, "set of an enum": {"enum": COLOURS}}
+    many = {
+        f"set of {MANY} strings": TEXT,
+        f"set of {MANY} integers": {"type": "integer"},
+        f"set of {MANY} integers of at most three digits": {"type": "integer", "minimum": 0, "maximum": 999},
     }
     for count in (3, 14, 60):
         for is_optional in (False, True):
             for is_open in (False, True):
                 kind = f"{'open' if is_open else 'closed'}, {'optional' if is_optional else 'required'}"
                 found[f"{count} properties, {kind}"] = objects(count, is_open=is_open, is_optional=is_optional)
-    return found
+    return {name: (item, MANY if name in many else ITEMS) for name, item in (found | many).items()}
 
 
 def value(schema: dict[str, Any], random: Random) -> Any:
@@ -87,10 +88,10 @@ def value(schema: dict[str, Any], random: Random) -> Any:
             }
 
 
-def text(item: dict[str, Any], random: Random) -> str:
+def text(item: dict[str, Any], count: int, random: Random) -> str:
     """An array of items that differ."""
     found: list[Any] = []
-    while len(found) < ITEMS:
+    while len(found) < count:
         more = value(item, random)
         if more not in found:
             found.append(more)
@@ -109,14 +110,14 @@ def walk(guide: Any, tokens: list[int]) -> list[float]:
     return found
 
 
-def measure(item: dict[str, Any], vocabulary: Any, tokenizer: Any) -> dict[str, float]:
+def measure(item: dict[str, Any], count: int, vocabulary: Any, tokenizer: Any) -> dict[str, float]:
     """Both guides, in turn over the same texts."""
     from trellm.guides import JSONGuide
 
     array = {"type": "array", "items": item}
     guides = {"without": JSONGuide(array, vocabulary), "with": JSONGuide({**array, "uniqueItems": True}, vocabulary)}
     random = Random(1)
-    texts = [tokenizer.encode(text(item, random), add_special_tokens=False) for _ in range(TEXTS)]
+    texts = [tokenizer.encode(text(item, count, random), add_special_tokens=False) for _ in range(TEXTS)]
     times: dict[str, list[list[float]]] = {name: [] for name in guides}
     for tokens in texts:
         for name, guide in guides.items():
@@ -145,9 +146,9 @@ def main() -> None:
     vocabulary = Vocabulary.from_tokenizer(tokenizer)
     gc.freeze()
     rows: list[dict[str, Any]] = []
-    for name, item in cases().items():
+    for name, (item, count) in cases().items():
         if arguments.only in name:
-            rows.append({"case": name, **measure(item, vocabulary, tokenizer)})
+            rows.append({"case": name, **measure(item, count, vocabulary, tokenizer)})
             show(rows[-1:])
     show(rows)
     if arguments.save:

@@ -5,6 +5,7 @@ If the bound exceeds the number of values to avoid, a completion exists and no s
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from typing import Any, NamedTuple
 
@@ -31,7 +32,7 @@ from .frames import (
     joined,
 )
 from .trail import SPACE, Beginnings, JSONTrails
-from .values import ARRAY, OBJECT, Kind, word_of
+from .values import ARRAY, OBJECT, Kind, WordBegin, word_of
 
 EACH, EACH_BYTE = 1500, 150
 """Work of looking at a state, and at each byte that may follow (in the units of `guides.limits`)."""
@@ -51,6 +52,7 @@ _Place = tuple[int, int, Kind, bytes | None]  # (chart state, mode, kind of cont
 _PLAIN = np.array([byte for byte in range(0x20, 0x100) if byte not in b'"\\'], np.int64)
 _DIGITS = np.arange(0x31, 0x3A)
 _WORD_BYTES = b"1023456789.-+eE"
+_PLAIN_NUMBER = re.compile(rb"-?[0-9]+(?:\.[0-9]*)?\Z")
 _WORD_ENDS = np.array([*b" \t\n\r,]}"], np.int64)
 
 
@@ -162,9 +164,40 @@ class CardinalityBounds:
         return known
 
     def is_varied(self, state: int, trail: JSONTrail) -> bool:
-        """Test whether the piece in progress can become more values than there are to avoid."""
-        found = self._values_from(state, trail)
-        return found >= MANY or (found > 0 and found > trail.frame.targets.count)
+        """Test whether the piece in progress can become more values than there are to avoid that begin like it.
+
+        Different texts of equally many further digits, none a zero, begin numbers whose keys (`key_of`) differ, except
+        in an exponent.
+        """
+        found, targets = self._values_from(state, trail), trail.frame.targets
+        if not 0 < found < MANY or found > targets.count:
+            return found > 0
+        return found > targets.most(WordBegin(joined(trail.text)) if trail.mode == WORD else self._trails.piece(trail))
+
+    def goes_on_varied(self, state: int, trail: JSONTrail, data: bytes) -> bool:
+        """Test whether data only begins or continues a piece, and leaves it more values than there are to avoid.
+
+        False also where that takes a trail. state: of the chart, after data
+        """
+        mode, targets = trail.mode, trail.frame.targets
+        if mode in (TEXT, NAME_TEXT):
+            if b'"' in data or b"\\" in data or not self._trails.canonical:
+                return False
+            return self._bound_from(state, is_word=False) > targets.most(joined(trail.text) + data)
+        is_begin = mode == ITEM and trail.frame.kind is ARRAY and not trail.frame.rivals
+        data = data.lstrip(SPACE) if is_begin else joined(trail.text) + data if mode == WORD else b""
+        if not _PLAIN_NUMBER.match(data) or not data.strip(b"-0."):
+            return False
+        return self._bound_from(state, is_word=True) > targets.most(WordBegin(data))
+
+    def least_items(self, state: int, trail: JSONTrail) -> int:
+        """Return a lower bound on the number of values that the piece in progress, or else the next one, can become."""
+        if trail.mode != ITEM:
+            return self._values_from(state, trail)
+        after = self._automaton.transitions(state)
+        quote = after.item(0x22)
+        texts = self._bound_from(quote, is_word=False) if quote >= 0 else 0
+        return max(texts, self._bound_from(state, is_word=True) if (after[_DIGITS] >= 0).any() else 0)
 
     def _values_from(self, state: int, trail: JSONTrail) -> int:
         """Return a lower bound on the number of values that the piece in progress can become."""

@@ -22,9 +22,23 @@ from ..chart.automaton import ChartAutomaton
 from ..lift.closing import FAR, Closing
 from ..limits import spend
 from .cardinality import EACH, MAX_KNOWN, CardinalityBounds, note
-from .frames import AFTER, FIRST, ITEM, NAME, NAME_TEXT, PARTIAL, STRINGS, TEXT, WORD, JSONTrail, OpenContainer, joined
+from .frames import (
+    AFTER,
+    FIRST,
+    ITEM,
+    NAME,
+    NAME_TEXT,
+    PARTIAL,
+    STRINGS,
+    TEXT,
+    WORD,
+    JSONTrail,
+    OpenContainer,
+    Text,
+    joined,
+)
 from .trail import SPACE, Beginnings, JSONTrails
-from .values import ARRAY
+from .values import ARRAY, WrittenValues
 
 At = tuple[int, JSONTrail | None]
 """A state of the chart and its trail; None where nothing is remembered."""
@@ -86,6 +100,8 @@ class Continuations:
         self._counter = count(1)
         self._costs: dict[Any, int] = {}
         self._alive: dict[Any, bool] = {}
+        # By place without its written values: those with which it had no completion, and a settled place after it
+        self._earlier: dict[Any, tuple[WrittenValues | None, tuple[int, int, Text | None] | None]] = {}
         self._clean: dict[Any, bool] = {}
 
     def is_settled(self, trail: JSONTrail) -> bool:
@@ -105,9 +121,31 @@ class Continuations:
             return True
         key = self._key(state, trail)
         known = self._alive.get(key)
-        if known is None:
-            known = self._search(state, trail)
-        return known
+        return self._searched(state, trail) if known is None else known
+
+    def _searched(self, state: int, trail: JSONTrail) -> bool:
+        """Return the answer of `_search`; search only if what was found with fewer written values does not tell.
+
+        Where a piece is in progress, or comes next, in a container without rivals, only what may follow in the chart
+        and the written values matter. So a text that leads to a settled place does so until a value is written that
+        matters there, and a place without completion has none with more values.
+        """
+        frame, written = trail.frame, trail.frame.targets.written
+        if written is None or frame.rivals or trail.mode not in (ITEM, NAME, *PARTIAL):
+            return self._search(state, trail) is not None
+        key = (state, trail.mode, joined(trail.text), frame.kind)
+        dead, way = self._earlier.get(key, (None, None))
+        if way is not None and self._is_told(way[0], JSONTrail(frame, way[1], way[2])):
+            return True
+        if dead is not None and dead.is_within(written):
+            return False
+        found = self._search(state, trail)
+        if found is None:
+            dead = written
+        elif found[1] is not None and found[1].frame is frame:
+            way = found[0], found[1].mode, found[1].text
+        note(self._earlier, [key], (dead, way))
+        return found is not None
 
     def _is_told(self, state: int, trail: JSONTrail) -> bool:
         """Test whether the text can surely be completed, without a search."""
@@ -184,8 +222,12 @@ class Continuations:
             each.serial = known
         return frame.serial
 
-    def _search(self, state: int, trail: JSONTrail) -> bool:
-        """Test whether a completion exists, best-first by the number of values to avoid."""
+    def _search(self, state: int, trail: JSONTrail) -> At | None:
+        """Return a place on the way to a completion from which one surely exists; None if there is no completion.
+
+        Best-first by the number of values to avoid. The place has no trail where this ends, or where an earlier search
+        has found one.
+        """
         numbers = count()
         queue: list[tuple[int, int, int, JSONTrail, Any, bool]] = [(0, next(numbers), state, trail, None, False)]
         visits: dict[Any, int] = {}
@@ -204,7 +246,7 @@ class Continuations:
             looked.append(key)
             if known:
                 note(self._alive, _keys(way), True)
-                return True
+                return place, None
             is_outside = at.mode not in STRINGS
             data, states = self.bounds.after(place)
             # Where white space may end, more of it changes nothing.
@@ -217,12 +259,12 @@ class Continuations:
                     continue
                 if found is None or self._is_told(target, found):
                     note(self._alive, _keys(way), True)
-                    return True
+                    return target, found
                 spend(100)
                 is_space = is_outside and byte in SPACE
                 heapq.heappush(queue, (_stakes(found), next(numbers), target, found, way, is_space))
         note(self._alive, looked, False)
-        return False
+        return None
 
     def _search_shortest(self, state: int, trail: JSONTrail) -> int:
         """Return the bytes of a shortest completion; NEVER if there is none."""

@@ -188,6 +188,8 @@ class DistinctGuide(RememberingGuide):
         found: list[int] = []
         for token, after in zip(possible, self._chart_steps.after_each(spot.state, possible).tolist(), strict=True):
             data = self._vocabulary.tokens[token] or b""
+            if self._continuations.bounds.goes_on_varied(after, trail, data):
+                continue
             # Space between values changes only the chart's state.
             key = (after, data if trail.mode in PARTIAL else _without_space(data))
             if key not in leads:
@@ -204,9 +206,12 @@ class DistinctGuide(RememberingGuide):
         frame = trail.frame
         written = frame.written
         tried, refused = set(unsafe.tested), list[int]()
-        for word, tokens in unsafe.words.items():
-            if word in frame.targets:
+        count = frame.targets.count
+        for least, tokens in unsafe.scarce.items():
+            if count >= least:
                 tried.update(tokens)
+        for word in frame.targets.among(unsafe.words.keys()) if unsafe.words else ():
+            tried.update(unsafe.words[word])
         if written is None:
             return tried, refused
         if frame.kind is OBJECT:

@@ -181,6 +181,7 @@ class UnsafeTokens:
     """Tokens that a state of the chart allows and that some trails refuse.
 
     tested: tokens of which nothing is known; a trail must read them
+    scarce: tokens after which few items are possible, by a number: if fewer items have been written, one remains
     loose: tokens after which a container may equal an earlier one, or have no other completion
     members: loose tokens that complete a member's value, by that value
     wholes, named: tokens by an item, or name, that must not have been written before
@@ -189,6 +190,7 @@ class UnsafeTokens:
     """
 
     tested: list[int] = field(default_factory=list[int])
+    scarce: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
     loose: list[int] = field(default_factory=list[int])
     wholes: dict[Value, list[int]] = field(default_factory=dict[Value, list[int]])
     named: dict[Value, list[int]] = field(default_factory=dict[Value, list[int]])
@@ -201,7 +203,7 @@ class UnsafeTokens:
     def every(self) -> frozenset[int]:
         """Return all tokens, cached. Call only when all are noted."""
         if self._every is None:
-            by_value = (self.wholes, self.named, self.words, self.members)
+            by_value = (self.wholes, self.named, self.words, self.members, self.scarce)
             tokens = (tokens for each in by_value for tokens in each.values())
             self._every = frozenset(chain(self.tested, self.loose, *tokens))
         return self._every
@@ -438,7 +440,7 @@ class Effects:
             if name is not None:
                 self._note(found, alike, effect, effect.names | {name})
             elif effect.goes_on and effect.trail is not None and (with_rivals or not effect.stays_free):
-                self._note_onward(target, met.blank, effect, alike, found)
+                self._note_onward(target, met.blank, effect, alike, found, with_rivals=with_rivals)
             else:
                 self._note(found, alike, effect, effect.names)
 
@@ -483,7 +485,14 @@ class Effects:
             found.named.setdefault(name, []).extend(tokens)
 
     def _note_onward(
-        self, state: int, blank: JSONTrail, effect: Effect, tokens: list[int], found: UnsafeTokens
+        self,
+        state: int,
+        blank: JSONTrail,
+        effect: Effect,
+        tokens: list[int],
+        found: UnsafeTokens,
+        *,
+        with_rivals: bool,
     ) -> None:
         """Note tokens in which something begins after which a completion may not exist."""
         at = effect.trail
@@ -496,7 +505,15 @@ class Effects:
             return self._note(found, tokens, effect, effect.names | more)
         rest = self.continuations.bounds.ending(state) if effect.begins_word else None
         if rest is None:
-            found.tested.extend(tokens)
+            is_item = at.frame.parent is blank.frame.parent and at.frame.kind is ARRAY and at.frame.written is not None
+            # The items in the token, and the one in progress before it, are written too.
+            most = len(effect.wholes) + 1
+            least = self.continuations.bounds.least_items(state, at) - most if is_item and not with_rivals else 0
+            if least > 0:
+                found.scarce.setdefault(least, []).extend(tokens)
+                self._note(found, tokens, effect, effect.names)
+            else:
+                found.tested.extend(tokens)
         else:
             for token in tokens:
                 word = word_of((self._texts[token] or b"").lstrip(SPACE) + rest)

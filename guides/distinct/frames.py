@@ -5,7 +5,7 @@ Items, members and bytes in progress are persistent lists with shared prefixes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -155,6 +155,11 @@ class Targets:
     def __contains__(self, value: Value) -> bool:
         return value in self.parts or (self.written is not None and value in self.written)
 
+    def among(self, values: Collection[Value]) -> list[Value]:
+        """Return those of some values that are among these, perhaps twice."""
+        found = [value for value in self.parts if value in values]
+        return found if self.written is None else found + self.written.among(values)
+
     def continues(self, begin: bytes) -> bool:
         """Test whether one of the strings has a prefix."""
         if self.written is not None and self.written.continues(begin):
@@ -166,6 +171,17 @@ class Targets:
         if self.written is not None and self.written.continues_word(begin):
             return True
         return any(isinstance(part, tuple) and begin.suits(key_of(part)) for part in self.parts)
+
+    def most(self, begin: bytes | WordBegin) -> int:
+        """Return an upper bound on the number of strings with a prefix, or of keys of words that may begin so.
+
+        Words with an exponent are counted all.
+        """
+        if self.written is None:
+            return len(self.parts)
+        if not isinstance(begin, WordBegin):
+            return len(self.parts) + self.written.most(begin)
+        return self.count if begin.is_exact else len(self.parts) + self.written.most_words(begin)
 
     def kept(self, begin: bytes) -> Iterator[bytes]:
         """Return the strings with a prefix that keep rivals."""

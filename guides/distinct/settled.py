@@ -260,7 +260,7 @@ class SettledSpots:
         if spot.is_between and (spot.is_unlike or spot.is_piece or spot.told == SETTLED):
             # Values that single tokens contain are neither written nor in progress (`_differs`, `allows_all`).
             met = [each for each in met if each not in self._summaries.whole]
-        is_met = bool(unsafe.tested or met or (self._open_names and unsafe.named))
+        is_met = bool(unsafe.tested or unsafe.scarce or met or (self._open_names and unsafe.named))
         is_loose = spot.told == EARLY and (unsafe.loose or unsafe.members)
         spot.is_bare = is_roomy and not (is_met or is_loose)
         spot.is_plain = spot.is_bare and not spot.is_piece

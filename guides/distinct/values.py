@@ -91,6 +91,11 @@ class KeyIndex:
         spend(len(found) >> 2)
         return (key for key in found if numbers[key] < count)
 
+    def most(self, begin: bytes) -> int:
+        """Return an upper bound on the number of keys with a prefix, whatever the number of values."""
+        first = bisect_left(self._keys, begin)
+        return bisect_left(self._keys, begin + _AFTER, first) - first
+
     def is_among(self, key: bytes, count: int) -> bool:
         """Test whether one of the first `count` values has a key."""
         return self._numbers.get(key, count) < count
@@ -278,6 +283,20 @@ class WrittenValues:
         if words.is_among(begin.exact, first):
             return True
         return not begin.is_exact and next(words.beginning(begin.prefix, first), None) is not None
+
+    def most(self, begin: bytes) -> int:
+        """Return an upper bound on the number of strings with a prefix."""
+        return len(self._last) + (self._ledger.texts.most(begin) if self._first else 0)
+
+    def most_words(self, begin: WordBegin) -> int:
+        """Return an upper bound on the number of keys of words that may begin so."""
+        words = self._ledger.words
+        return len(self._last) + (1 + words.most(begin.prefix) if self._first else 0)
+
+    def is_within(self, other: WrittenValues) -> bool:
+        """Test whether another set is known to contain this one; False where that takes a comparison."""
+        is_prefix = self._ledger is other._ledger and self._first <= other._first
+        return is_prefix and all(value in other for value in self._last)
 
     def ends(self, begin: bytes, rests: Collection[bytes]) -> list[bytes]:
         """Return those of some endings that complete `begin` to a string in the set."""

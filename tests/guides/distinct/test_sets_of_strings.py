@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
-from trellm import Limits
+from trellm import Limits, Vocabulary
 from trellm.errors import LimitError, StateError
 from trellm.guides import DEAD, JSONGuide, laws
+from trellm.guides.limits import Meter
 
 from ..json_schema.test_unique_items import END, VOCABULARY
 
@@ -118,3 +120,31 @@ def test_a_quote_behind_a_backslash_is_no_end_of_a_string_that_is_left() -> None
         state = guide.read(guide.start, (begin % (first, second)).encode())
         assert state != DEAD and guide.read(state, b'a"') == DEAD and guide.read(state, b"c") != DEAD
     laws.check(guide)
+
+
+@pytest.mark.parametrize(
+    ("item", "form"),
+    [
+        ({"type": "integer"}, "{}"),
+        ({"type": "integer", "minimum": 0, "maximum": 9999}, "{}"),
+        ({"type": "string", "maxLength": 6}, '"{:05d}"'),
+        ({"type": "string", "pattern": "^[0-9]{5}$"}, '"{:05d}"'),
+    ],
+)
+def test_an_item_after_many_takes_little_work(item: Any, form: str) -> None:
+    """With tokens of several digits, the last 100 of 400 items take at most 40,000 steps each."""
+    numbers = [text.encode() for size in (2, 3) for number in range(10**size) for text in (f"{number:0{size}d}",)]
+    tokens = [*(bytes([byte]) for byte in range(256)), *numbers]
+    known = {text: token for token, text in enumerate(tokens)}
+    vocabulary = Vocabulary([*tokens, None], eos_ids=[len(tokens)])
+    guide = JSONGuide({"type": "array", "items": item, "uniqueItems": True}, vocabulary, whitespace="compact")
+    state = guide.start
+    for part in (range(300), range(300, 400)):
+        text = "".join(("," if number else "[") + form.format(number) for number in part).encode()
+        with Meter() as meter:
+            for data in re.findall(rb"[0-9]{1,3}|.", text):
+                token = known[data]
+                assert guide.mask(state)[token >> 5] >> (token & 31) & 1
+                state = guide.advance(state, token)
+            spent = meter.spent
+    assert spent < 4_000_000
