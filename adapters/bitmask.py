@@ -114,7 +114,7 @@ class BitmaskBuffer(BitmaskArray):
     call `forget`. Raises OptionError for other objects. Not thread-safe.
     """
 
-    __slots__ = ("_held", "_lies", "_table", "bitmask")
+    __slots__ = ("_listed_words", "_table", "_versions", "bitmask")
 
     def __init__(self, bitmask: Any) -> None:
         if isinstance(bitmask, BitmaskBuffer):
@@ -123,8 +123,8 @@ class BitmaskBuffer(BitmaskArray):
         self.bitmask = bitmask
         self._table: MaskTable | None = None
         # The version of the mask in each row, and its listed words, see `kernels.logits.mask`
-        self._lies: Longs = np.zeros(self.rows, np.int64)
-        self._held: Ints = np.full((self.rows, LISTED), MANY, np.int32)
+        self._versions: Longs = np.zeros(self.rows, np.int64)
+        self._listed_words: Ints = np.full((self.rows, LISTED), MANY, np.int32)
 
     def __repr__(self) -> str:
         return f"BitmaskBuffer({self.rows} rows of {self.span} words)"
@@ -138,21 +138,21 @@ class BitmaskBuffer(BitmaskArray):
 
     def forget(self, rows: Sequence[int] | Ints | None = None) -> None:
         """Note that other code has written to some rows, or to all. Raises OptionError for invalid rows."""
-        several = items_of(rows.tolist() if hasattr(rows, "tolist") else rows)  # type: ignore[union-attr]
-        if rows is not None and several is None:
+        numbers = items_of(rows.tolist() if hasattr(rows, "tolist") else rows)  # type: ignore[union-attr]
+        if rows is not None and numbers is None:
             raise OptionError(f"rows={brief(rows)}: expected numbers of rows, or None for all")
-        places: Any = slice(None) if several is None else _places_of(several, len(several), self.rows)
-        self._lies[places] = 0
-        self._held[places] = MANY
+        places: Any = slice(None) if numbers is None else _places_of(numbers, len(numbers), self.rows)
+        self._versions[places] = 0
+        self._listed_words[places] = MANY
 
     def write(self, table: MaskTable, rows: Ints, places: Ints) -> None:
         """Write rows of a mask table to places that hold other contents."""
         if table is not self._table:
-            self._lies[:] = 0  # versions belong to a table
+            self._versions[:] = 0  # versions belong to a table
             self._table = table
         renew_rows(
             table.rows, table.few, table.written, rows, self.memory, places, self.stride, self.span,
-            self._lies, self._held,
+            self._versions, self._listed_words,
         )  # fmt: skip
 
     def put(self, place: int, mask: Mask) -> None:
@@ -181,15 +181,15 @@ def fill_bitmask(
     if not isinstance(guide, Sequence):
         _fill([GuideStates(guide, numbers, places)], bits)
         return
-    several = guide
-    if len(several) != len(numbers):
-        raise OptionError(f"{len(several)} guides for {len(numbers)} states; give one for each, or one for all")
+    guides = guide
+    if len(guides) != len(numbers):
+        raise OptionError(f"{len(guides)} guides for {len(numbers)} states; give one for each, or one for all")
     by_guide: dict[int, list[int]] = {}
-    for place, each in enumerate(several):
+    for place, each in enumerate(guides):
         by_guide.setdefault(id(each), []).append(place)
     _fill(
         [
-            GuideStates(guide_of(several[chosen[0]]), [numbers[place] for place in chosen], places[chosen])
+            GuideStates(guide_of(guides[chosen[0]]), [numbers[place] for place in chosen], places[chosen])
             for chosen in by_guide.values()
         ],
         bits,
@@ -209,29 +209,29 @@ def _fill(parts: list[GuideStates], bits: BitmaskArray) -> None:
     for part in parts:
         bits.check(part.guide.vocabulary)
     # For each table: its evictions before the look-up, the numbers of rows, and the parts
-    asked: dict[int, tuple[MaskTable, int, list[Ints], list[GuideStates]]] = {}
-    apart: list[tuple[int, Mask]] = []
+    by_table: dict[int, tuple[MaskTable, int, list[Ints], list[GuideStates]]] = {}
+    without_table: list[tuple[int, Mask]] = []
     for part in parts:
         rows_of: Callable[[list[int]], Ints] | None = getattr(part.guide, "rows", None)
         if rows_of is None:
             masks = [part.guide.mask(state).copy() for state in part.states]
-            apart += zip(part.places.tolist(), masks, strict=True)
+            without_table += zip(part.places.tolist(), masks, strict=True)
             continue
         table = cast("RowGuide", part.guide).table
-        found = asked.get(id(table))
-        if found is None:
-            found = asked[id(table)] = table, table.evictions, [], []
-        found[2].append(rows_of(part.states))
-        found[3].append(part)
-    for place, mask in apart:
+        entry = by_table.get(id(table))
+        if entry is None:
+            entry = by_table[id(table)] = table, table.evictions, [], []
+        entry[2].append(rows_of(part.states))
+        entry[3].append(part)
+    for place, mask in without_table:
         bits.put(place, mask)
-    for table, before, rows, there in asked.values():
+    for table, before, rows, in_table in by_table.values():
         if table.evictions == before:
             numbers = rows[0] if len(rows) == 1 else np.concatenate(rows)
-            places = there[0].places if len(there) == 1 else np.concatenate([part.places for part in there])
+            places = in_table[0].places if len(in_table) == 1 else np.concatenate([part.places for part in in_table])
             bits.write(table, numbers, places)
         if table.evictions != before:  # other threads evicted rows before they were copied
-            for part in there:
+            for part in in_table:
                 for state, place in zip(part.states, part.places.tolist(), strict=True):
                     bits.put(place, _mask_in(table, part.guide, state))
 
@@ -254,11 +254,11 @@ def guide_of(guide: Any) -> Guide:
 
 def states_of(states: Any) -> list[int]:
     """Return states as a list of ints; the guide validates them. Raises StateError for other objects."""
-    found: Any = states.tolist() if hasattr(states, "tolist") else states
-    if isinstance(found, list):
-        return cast("list[int]", found)
-    if isinstance(found, Sequence) and not isinstance(found, (str, bytes)):
-        return list(cast("Sequence[int]", found))
+    values: Any = states.tolist() if hasattr(states, "tolist") else states
+    if isinstance(values, list):
+        return cast("list[int]", values)
+    if isinstance(values, Sequence) and not isinstance(values, (str, bytes)):
+        return list(cast("Sequence[int]", values))
     raise StateError(f"states must be states of the guides, one for each row, not {brief(states)}")
 
 
@@ -268,12 +268,12 @@ def _places_of(rows: Any, count: int, most: int) -> Ints:
         if count > most:
             raise OptionError(f"{count} states do not fit into a bitmask of {most} rows; allocate as many rows")
         return _FIRST[:count] if count <= len(_FIRST) else np.arange(count, dtype=np.int32)
-    found = np.asarray(rows)
-    if found.ndim != 1 or len(found) != count or (count and found.dtype.kind not in "iu"):
+    places = np.asarray(rows)
+    if places.ndim != 1 or len(places) != count or (count and places.dtype.kind not in "iu"):
         raise OptionError(f"rows={brief(rows)}: expected the number of a row for each of {count} states")
-    if count and not (found.min() >= 0 and found.max() < most):
+    if count and not (places.min() >= 0 and places.max() < most):
         raise OptionError(f"rows={brief(rows)}: the bitmask has the rows 0 to {most - 1}")
-    return np.ascontiguousarray(found, np.int32)
+    return np.ascontiguousarray(places, np.int32)
 
 
 _FIRST = np.arange(4096, dtype=np.int32)

@@ -44,7 +44,7 @@ class DeviceMasks:
                 f"there: {error}"
             ) from error
         # The version in each row of the mirror
-        self._sent: NDArray[np.int64] = np.zeros(self._source.max_rows, np.int64)
+        self._versions: NDArray[np.int64] = np.zeros(self._source.max_rows, np.int64)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DeviceMasks, (self.vocabulary, str(self.table.device))
@@ -66,8 +66,8 @@ class DeviceMasks:
                     f"{len(numbers)} different masks at once, but the table has {source.max_rows} rows, of which a "
                     "call may use half; ask for fewer states at a time"
                 )
-            lacking = np.unique(numbers[source.written[numbers] != self._sent[numbers]])
-            versions, rows = source.written[lacking], source.rows[lacking].view(np.int32)
+            missing = np.unique(numbers[source.written[numbers] != self._versions[numbers]])
+            versions, rows = source.written[missing], source.rows[missing].view(np.int32)
             if source.evictions == before:
                 break
         else:
@@ -75,11 +75,11 @@ class DeviceMasks:
                 "other threads evict the masks of this call from the table before they are copied; call it from fewer "
                 "threads, or for fewer states"
             )
-        if len(lacking):
-            self.table[torch.from_numpy(lacking.astype(np.int64)).to(self.table.device)] = torch.from_numpy(rows).to(
+        if len(missing):
+            self.table[torch.from_numpy(missing.astype(np.int64)).to(self.table.device)] = torch.from_numpy(rows).to(
                 self.table.device
             )
-            self._sent[lacking] = versions
+            self._versions[missing] = versions
         return torch.from_numpy(numbers).to(self.table.device)
 
     def apply(self, logits: Any, guide: Guide | Sequence[Guide], states: States) -> None:
@@ -96,11 +96,11 @@ class DeviceMasks:
     def _numbers(self, guide: Any, states: list[int]) -> NDArray[np.int32]:
         if not isinstance(guide, Sequence):
             return self._rows_of(guide, states)
-        several = cast("Sequence[Guide]", guide)
-        if len(several) != len(states):
-            raise OptionError(f"{len(several)} guides for {len(states)} states; give one for each, or one for all")
-        found = [self._rows_of(each, [state]) for each, state in zip(several, states, strict=True)]
-        return np.concatenate(found) if found else np.zeros(0, np.int32)
+        guides = cast("Sequence[Guide]", guide)
+        if len(guides) != len(states):
+            raise OptionError(f"{len(guides)} guides for {len(states)} states; give one for each, or one for all")
+        rows = [self._rows_of(each, [state]) for each, state in zip(guides, states, strict=True)]
+        return np.concatenate(rows) if rows else np.zeros(0, np.int32)
 
     def _rows_of(self, guide: Guide, states: list[int]) -> NDArray[np.int32]:
         rows_of = getattr(guide_of(guide), "rows", None)

@@ -17,14 +17,14 @@ def interface(host: str, package: str, tried: str, needed: Mapping[str, Sequence
     by module. A name with a dot is an attribute of the name before it, and only checked.
     Raises OptionError if the host is not installed, cannot be imported, or lacks one of the names.
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for module, names in needed.items():
         try:
-            home = import_module(module)
+            imported = import_module(module)
         except ModuleNotFoundError as error:
             missing = error.name or module
             if missing.split(".")[0] == module.split(".")[0]:
-                raise _lacks(host, package, tried, module) from error
+                raise _missing_error(host, package, tried, module) from error
             raise OptionError(
                 f"{host} needs {missing}, which is not installed; install {host} with all its dependencies: "
                 f"pip install {package}"
@@ -35,16 +35,16 @@ def interface(host: str, package: str, tried: str, needed: Mapping[str, Sequence
                 f"{package}; {tried} was tested"
             ) from error
         for name in names:
-            value: Any = home
+            value: Any = imported
             for part in name.split("."):
                 value = getattr(value, part, None)
                 if value is None:
-                    raise _lacks(host, package, tried, f"{module}.{name}")
-            found[name] = value
-    return found
+                    raise _missing_error(host, package, tried, f"{module}.{name}")
+            values[name] = value
+    return values
 
 
-def _lacks(host: str, package: str, tried: str, name: str) -> OptionError:
+def _missing_error(host: str, package: str, tried: str, name: str) -> OptionError:
     try:
         installed = version(package)
     except PackageNotFoundError:

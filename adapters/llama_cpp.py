@@ -26,7 +26,7 @@ from ..tokenizers_adapter import Vocabulary
 from .bitmask import guide_of
 from .hosts import interface
 from .rows import TokenRows, check_width
-from .session import Session, packed
+from .session import Session, token_mask
 
 TRIED = "llama-cpp-python 0.3.36"
 
@@ -65,7 +65,7 @@ def vocabulary_for(llama: Any) -> Vocabulary:
     return Vocabulary.from_tokenizer(llama.model_path, size=size, eos_ids=ends or None)
 
 
-class _Kept:
+class _Failure:
     """A stored error, from a place where none can be raised."""
 
     failure: BaseException | None = None
@@ -77,7 +77,7 @@ class _Kept:
         return False
 
 
-class GuideLogitsProcessor(LogitsProcessorList, _Kept):
+class GuideLogitsProcessor(LogitsProcessorList, _Failure):
     """A logits processor, and a list of it, that constrains a Llama to a guide until a text is complete.
 
         processor = GuideLogitsProcessor(guide, llama, max_tokens=100)
@@ -94,7 +94,7 @@ class GuideLogitsProcessor(LogitsProcessorList, _Kept):
         super().__init__([self._process])
         check_ends(guide_of(guide).vocabulary, llama)
         self._rows = TokenRows([guide], max_tokens, "max_tokens", are_chosen=True)
-        self._ends = packed(guide.vocabulary, frozenset(guide.vocabulary.eos_ids))
+        self._ends_mask = token_mask(guide.vocabulary, frozenset(guide.vocabulary.eos_ids))
         self._is_checked = False
         self.reset()
 
@@ -114,18 +114,18 @@ class GuideLogitsProcessor(LogitsProcessorList, _Kept):
         del self[1:]
         self._rows.reset()
         self._prompt: int | None = None
-        self._written = 0
+        self._length = 0
         self.failure = None
 
     def _process(self, input_ids: NDArray[np.intc], scores: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the scores float32 [V], with -inf in place for tokens that may not follow the tokens int32 [n]."""
         try:
             self.check()
-            _only(scores, self._mask(np.asarray(input_ids), len(scores)))
+            _keep_only(scores, self._mask(np.asarray(input_ids), len(scores)))
             self._rows.check(scores.max(keepdims=True))
         except BaseException as error:
             self.failure = error
-            _only(scores, self._ends)
+            _keep_only(scores, self._ends_mask)
             scores[list(self._rows.guides[0].vocabulary.eos_ids)] = 0  # where they would be -inf too
             if not self._is_checked:
                 raise
@@ -135,18 +135,18 @@ class GuideLogitsProcessor(LogitsProcessorList, _Kept):
         """Return the mask of the next token. Each call chooses one token, so later ids are drafts."""
         if self._prompt is None:
             self._prompt = len(ids)
-        length = self._prompt + self._written
+        length = self._prompt + self._length
         if len(ids) < length:
             raise OptionError(
                 "this logits processor has seen more tokens than the Llama: it serves one text; make a new one for "
                 "each text, or call its reset() in between"
             )
-        found = self._rows.masks(ids[None, :length], (1, width))[0]
-        self._written += 1
-        return found
+        mask = self._rows.masks(ids[None, :length], (1, width))[0]
+        self._length += 1
+        return mask
 
 
-class GuideSampler(_Kept):
+class GuideSampler(_Failure):
     """A sampler that keeps only the tokens that a guide allows; the first in a chain of llama.cpp.
 
         sampler = GuideSampler(guide, llama)
@@ -199,16 +199,16 @@ class GuideSampler(_Kept):
         Raises OptionError if there are none.
         """
         items = _items(candidates)
-        kept = items[_allows(self.session.mask(), items["id"])]
-        if not (kept["logit"] > -np.inf).any():
+        allowed = items[_allowed(self.session.mask(), items["id"])]
+        if not (allowed["logit"] > -np.inf).any():
             raise OptionError(
                 f"none of {len(items):,} candidates is allowed by {self.session!r} and has a score above -inf; put the "
                 "GuideSampler first in its chain"
             )
-        items[: len(kept)] = kept
-        candidates.size, candidates.selected = len(kept), -1
+        items[: len(allowed)] = allowed
+        candidates.size, candidates.selected = len(allowed), -1
 
-    def guarded(self, do: Callable[[], None], candidates: Any = None) -> None:
+    def guard(self, do: Callable[[], None], candidates: Any = None) -> None:
         """Run a callback of llama.cpp. After an error, which is stored, only the end of the text can be chosen."""
         try:
             if self.failure is None:
@@ -218,7 +218,7 @@ class GuideSampler(_Kept):
         if self.failure is not None and candidates is not None:
             items = _items(candidates)
             vocabulary = self.session.guide.vocabulary
-            ends = _allows(packed(vocabulary, frozenset(vocabulary.eos_ids)), items["id"])
+            ends = _allowed(token_mask(vocabulary, frozenset(vocabulary.eos_ids)), items["id"])
             items["logit"] = np.where(ends, np.float32(0), np.float32(-np.inf))
 
 
@@ -227,16 +227,16 @@ def check_ends(vocabulary: Vocabulary, llama: Any) -> None:
     size, ends = _ends_of(llama)
     check_width(vocabulary, size)
     eos = set(vocabulary.eos_ids)
-    wrong = sorted(eos - set(ends))
-    wrong += [end for end in ends if end < vocabulary.size and end not in eos and vocabulary.tokens[end] is not None]
-    if wrong:
+    extra = sorted(eos - set(ends))
+    extra += [end for end in ends if end < vocabulary.size and end not in eos and vocabulary.tokens[end] is not None]
+    if extra:
         raise OptionError(
             f"llama.cpp ends texts of this model at the tokens {ends}, and the guide's vocabulary at "
             f"{list(vocabulary.eos_ids)}; make the guide for adapters.llama_cpp.vocabulary_for(llama)"
         )
 
 
-_ENDS: WeakKeyDictionary[Any, tuple[int, list[int]]] = WeakKeyDictionary()
+_END_TOKENS: WeakKeyDictionary[Any, tuple[int, list[int]]] = WeakKeyDictionary()
 
 
 def _ends_of(llama: Any) -> tuple[int, list[int]]:
@@ -245,27 +245,27 @@ def _ends_of(llama: Any) -> tuple[int, list[int]]:
         raise OptionError(f"{shown(llama)} is not a model of llama-cpp-python; give a llama_cpp.Llama")
     if llama.model is None:  # llama.cpp would read a closed model
         raise OptionError("this Llama is closed; load the model again")
-    found = _ENDS.get(llama)
+    found = _END_TOKENS.get(llama)
     if found is None:
         vocab = _HOST["llama_model_get_vocab"](llama.model)
         size, is_end = int(_HOST["llama_vocab_n_tokens"](vocab)), _HOST["llama_vocab_is_eog"]
-        found = _ENDS[llama] = size, [token for token in range(size) if is_end(vocab, token)]
+        found = _END_TOKENS[llama] = size, [token for token in range(size) if is_end(vocab, token)]
     return found
 
 
-def _only(scores: NDArray[np.float32], mask: NDArray[Any]) -> None:
+def _keep_only(scores: NDArray[np.float32], mask: NDArray[Any]) -> None:
     """Set the scores that a mask does not allow to -inf, in place; any stride."""
     known = min(len(scores), 32 * len(mask))
     scores[:known][~unpack_mask(mask.view(np.uint32), known)] = -np.inf
     scores[known:] = -np.inf
 
 
-def _allows(mask: NDArray[np.uint32], ids: NDArray[np.int32]) -> NDArray[np.bool_]:
+def _allowed(mask: NDArray[np.uint32], ids: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Return for each token whether a mask allows it."""
-    found = np.zeros(len(ids), np.bool_)
+    allowed = np.zeros(len(ids), np.bool_)
     known = ids < 32 * len(mask)
-    found[known] = mask[ids[known] >> 5] >> (ids[known] & 31).astype(np.uint32) & 1
-    return found
+    allowed[known] = mask[ids[known] >> 5] >> (ids[known] & 31).astype(np.uint32) & 1
+    return allowed
 
 
 def _items(candidates: Any) -> NDArray[Any]:
@@ -275,42 +275,42 @@ def _items(candidates: Any) -> NDArray[Any]:
 
 
 # Samplers owned by llama.cpp, by their context number, until it frees them
-_HELD: dict[int, GuideSampler] = {}
+_SAMPLERS: dict[int, GuideSampler] = {}
 _NUMBERS = count(1)
 
 
 def _sampler_of(sampler: GuideSampler) -> Any:
     """Return a llama_sampler_p for a chain, which frees it."""
     number = next(_NUMBERS)
-    _HELD[number] = sampler
+    _SAMPLERS[number] = sampler
     return _HOST["llama_sampler_init"](ctypes.byref(_INTERFACE), number)
 
 
-def _held(pointer: Any) -> GuideSampler:
-    return _HELD[pointer.contents.ctx]
+def _sampler_at(pointer: Any) -> GuideSampler:
+    return _SAMPLERS[pointer.contents.ctx]
 
 
 def _accept(pointer: Any, token: int) -> None:
-    held = _held(pointer)
-    held.guarded(lambda: held.accept(token))
+    sampler = _sampler_at(pointer)
+    sampler.guard(lambda: sampler.accept(token))
 
 
 def _apply(pointer: Any, candidates: Any) -> None:
-    held = _held(pointer)
-    held.guarded(lambda: held.apply(candidates.contents), candidates.contents)
+    sampler = _sampler_at(pointer)
+    sampler.guard(lambda: sampler.apply(candidates.contents), candidates.contents)
 
 
 def _reset(pointer: Any) -> None:
-    _held(pointer).reset()
+    _sampler_at(pointer).reset()
 
 
 def _clone(pointer: int) -> int:
-    held = _HELD[ctypes.cast(pointer, _POINTER).contents.ctx]
-    return ctypes.cast(_sampler_of(held.fork()), ctypes.c_void_p).value or 0
+    sampler = _SAMPLERS[ctypes.cast(pointer, _POINTER).contents.ctx]
+    return ctypes.cast(_sampler_of(sampler.fork()), ctypes.c_void_p).value or 0
 
 
 def _free(pointer: Any) -> None:
-    del _HELD[pointer.contents.ctx]
+    del _SAMPLERS[pointer.contents.ctx]
 
 
 _POINTER: Any = ctypes.POINTER(_HOST["llama_sampler"])

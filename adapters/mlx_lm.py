@@ -43,12 +43,12 @@ class GuideLogitsProcessor:
     def __call__(self, tokens: Any, logits: Any) -> Any:
         """Return the logits [1, V] or [V] with -inf for tokens that may not follow the tokens [n]."""
         shape = logits.shape if logits.ndim == 2 else (1, *logits.shape)
-        found, left = masked(logits, self._rows.masks(np.array(tokens).reshape(1, -1), shape))
-        self._rows.check(left)
-        return found
+        masked_logits, maxima = mask_logits(logits, self._rows.masks(np.array(tokens).reshape(1, -1), shape))
+        self._rows.check(maxima)
+        return masked_logits
 
 
-def masked(logits: Any, bitmask: NDArray[np.int32]) -> tuple[Any, NDArray[np.float32]]:
+def mask_logits(logits: Any, bitmask: NDArray[np.int32]) -> tuple[Any, NDArray[np.float32]]:
     """Return logits with -inf where masks allow no token, and the largest one of each row, for `TokenRows.check`.
 
     logits: of MLX, [rows, V] or [V]; bitmask: int32 [rows, words]
@@ -58,5 +58,5 @@ def masked(logits: Any, bitmask: NDArray[np.int32]) -> tuple[Any, NDArray[np.flo
     known = min(width, 32 * bitmask.shape[1])
     allowed[:, :known] = unpack_mask(bitmask.view(np.uint32), known)
     minus_infinity = _MLX.array(float("-inf"), dtype=logits.dtype)
-    found = _MLX.where(_MLX.array(allowed).reshape(logits.shape), logits, minus_infinity)
-    return found, np.array(found.max(axis=-1).astype(_MLX.float32)).reshape(-1)
+    masked_logits = _MLX.where(_MLX.array(allowed).reshape(logits.shape), logits, minus_infinity)
+    return masked_logits, np.array(masked_logits.max(axis=-1).astype(_MLX.float32)).reshape(-1)

@@ -67,19 +67,19 @@ class GuideProcessor(OutlinesLogitsProcessor):
         ids = input_ids.detach().cpu().numpy() if self._library == "torch" else np.array(input_ids)
         masks = self._rows.masks(ids, logits.shape)
         if self._library == "mlx":
-            from .mlx_lm import masked as masked_in_mlx
+            from .mlx_lm import mask_logits as mask_mlx_logits
 
-            found, left = masked_in_mlx(logits, masks)
+            masked_logits, maxima = mask_mlx_logits(logits, masks)
         elif self._library == "torch":
-            from .transformers import masked
+            from .transformers import mask_logits
 
-            found, left = masked(logits, masks)
+            masked_logits, maxima = mask_logits(logits, masks)
         else:
-            found = np.array(logits, np.float32)
-            apply_mask(found, masks.view(np.uint32))
-            left = found.max(axis=-1)
-        self._rows.check(left)
-        return found
+            masked_logits = np.array(logits, np.float32)
+            apply_mask(masked_logits, masks.view(np.uint32))
+            maxima = masked_logits.max(axis=-1)
+        self._rows.check(maxima)
+        return masked_logits
 
 
 class TrellmBackend(BaseBackend):

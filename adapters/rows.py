@@ -16,7 +16,7 @@ from ..guides.protocol import DEAD, Guide, Mask
 from ..kernels.logits.mask import words_for
 from ..tokenizers_adapter import Vocabulary
 from .bitmask import BitmaskBuffer, guide_of
-from .session import check_budget, fill_masks, packed, within_budget
+from .session import check_budget, fill_masks, token_mask, within_budget
 
 REMEMBERED = 64
 """Places that are cached for each row, at least: more than assisted decoding goes back."""
@@ -51,8 +51,8 @@ class TokenRows:
         option: str = "max_tokens",
         are_chosen: bool = False,
     ) -> None:
-        several = items_of(guide)
-        self.guides = [guide_of(each) for each in ([guide] if several is None else several)]
+        guides = items_of(guide)
+        self.guides = [guide_of(each) for each in ([guide] if guides is None else guides)]
         if not self.guides:
             raise OptionError("there is no guide; give one, or one for each prompt")
         self.most, self._are_chosen = most, are_chosen
@@ -66,19 +66,19 @@ class TokenRows:
         """Restart with other prompts."""
         self._prompt: NDArray[np.int64] | None = None
         self._longest = 0
-        self._forget()
+        self._clear_caches()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes without cached states, which are numbers of this process's guides."""
-        return {name: value for name, value in vars(self).items() if name not in ("_places", "_here", "_buffer")}
+        return {name: value for name, value in vars(self).items() if name not in ("_places", "_current", "_buffer")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._forget()
+        self._clear_caches()
 
-    def _forget(self) -> None:
+    def _clear_caches(self) -> None:
         self._places: dict[tuple[int, bytes], RowPlace] = {}
-        self._here: list[RowPlace] = []
+        self._current: list[RowPlace] = []
         self._buffer: BitmaskBuffer | None = None
 
     def masks(self, ids: NDArray[np.integer[Any]], shape: Sequence[int]) -> NDArray[np.int32]:
@@ -97,34 +97,34 @@ class TokenRows:
         ids = np.ascontiguousarray(ids, np.int64)
         texts = ids[:, self._begin(ids) :]
         owners = self._owners(len(ids))
-        self._here = self._advance(texts, owners)
-        return self._masks(self._here, owners, texts.shape[1])
+        self._current = self._advance(texts, owners)
+        return self._masks(self._current, owners, texts.shape[1])
 
-    def check(self, left: NDArray[np.floating[Any]]) -> None:
+    def check(self, maxima: NDArray[np.floating[Any]]) -> None:
         """Raise an error if a row has no token left that its guide allows: OptionError, or ModelError for NaN.
 
-        left: the largest score in each row of the last step under its mask, NaN if one of these is NaN. Of several rows
-        of one prompt, such as beams, some may have none.
+        maxima: the largest score in each row of the last step under its mask, NaN if one of these is NaN. Of several
+        rows of one prompt, such as beams, some may have none.
         """
-        if (left > -np.inf).all():
+        if (maxima > -np.inf).all():
             return
-        going_on = np.array([not place.ended and place.state != DEAD for place in self._here], np.bool_)
-        wrong = np.flatnonzero(np.isnan(left) & going_on)
-        if len(wrong):
-            raise ModelError(f"row {wrong[0]}: the model's scores have NaN for tokens that the guide allows")
-        for first, end in pairwise(self._borders()):
-            rows = [row for row in range(first, end) if going_on[row]]
-            if rows and not (left[rows] > -np.inf).any():
+        is_running = np.array([not place.ended and place.state != DEAD for place in self._current], np.bool_)
+        nan_rows = np.flatnonzero(np.isnan(maxima) & is_running)
+        if len(nan_rows):
+            raise ModelError(f"row {nan_rows[0]}: the model's scores have NaN for tokens that the guide allows")
+        for first, end in pairwise(self._prompt_starts()):
+            rows = [row for row in range(first, end) if is_running[row]]
+            if rows and not (maxima[rows] > -np.inf).any():
                 row = rows[0]
-                wanted = expected(self.guides[self._owners(len(left))[row]], self._here[row].state)
+                expectation = expected(self.guides[self._owners(len(maxima))[row]], self._current[row].state)
                 raise OptionError(
                     f"row {row}: all tokens that the guide allows have a score of -inf, so that none can be chosen. "
                     "Another logits processor or option forbids them, such as min_new_tokens, no_repeat_ngram_size, "
                     "bad words, forced tokens or a second guide: leave it out, or make the guide wider. The guide "
-                    f"expects {wanted}"
+                    f"expects {expectation}"
                 )
 
-    def _borders(self) -> list[int]:
+    def _prompt_starts(self) -> list[int]:
         """Return the first row of each prompt, and the number of rows. Adjacent rows with equal ids share a prompt."""
         prompt = cast("NDArray[np.int64]", self._prompt)
         owners = self._owners(len(prompt))
@@ -152,32 +152,32 @@ class TokenRows:
 
     def _advance(self, texts: NDArray[np.int64], owners: list[int]) -> list[RowPlace]:
         """Return the place of each row by its text, so that rows may fork, change places and go back."""
-        known, found = self._places, list[RowPlace]()
+        cache, places = self._places, list[RowPlace]()
         for text, owner in zip(texts, owners, strict=True):
             if not len(text):
-                found.append(RowPlace(self.guides[owner].start, False))
+                places.append(RowPlace(self.guides[owner].start, False))
                 continue
-            before = known.get((owner, text[:-1].tobytes()))
+            before = cache.get((owner, text[:-1].tobytes()))
             if before is None:
                 before = RowPlace(self.guides[owner].start, False)
                 for token in text[:-1].tolist():
-                    before = self._after(owner, before, token)
+                    before = self._advance_place(owner, before, token)
                 if before.state == DEAD:  # no earlier step led there
                     raise OptionError(OTHER_ROWS)
-            place = self._after(owner, before, text.item(-1))
+            place = self._advance_place(owner, before, text.item(-1))
             if place.state == DEAD and self._are_chosen:
                 raise OptionError(
                     f"token {text[-1]} was chosen, which the guide does not allow: later logits processors changed the "
                     "scores; put this one last, and leave out those that forbid all allowed tokens"
                 )
-            found.append(place)
-        if len(known) > REMEMBERED * len(owners):
-            for key in list(known)[: -8 * len(owners)]:
-                del known[key]
-        known.update(((owner, text.tobytes()), place) for text, owner, place in zip(texts, owners, found, strict=True))
-        return found
+            places.append(place)
+        if len(cache) > REMEMBERED * len(owners):
+            for key in list(cache)[: -8 * len(owners)]:
+                del cache[key]
+        cache.update(((owner, text.tobytes()), place) for text, owner, place in zip(texts, owners, places, strict=True))
+        return places
 
-    def _after(self, owner: int, place: RowPlace, token: int) -> RowPlace:
+    def _advance_place(self, owner: int, place: RowPlace, token: int) -> RowPlace:
         if place.ended or place.state == DEAD:
             return place
         state = self.guides[owner].advance(place.state, token)
@@ -191,17 +191,17 @@ class TokenRows:
         if self._buffer is None or len(self._buffer.bitmask) != len(places):
             widest = max(guide.vocabulary.size for guide in self.guides)
             self._buffer = BitmaskBuffer(np.zeros((len(places), words_for(widest)), np.int32))
-        own: dict[int, Mask] = {}
+        overrides: dict[int, Mask] = {}
         for row, (place, owner) in enumerate(zip(places, owners, strict=True)):
             mask: Mask | None = None
             if place.ended or place.state == DEAD:
-                mask = packed(self.guides[owner].vocabulary, self._eos[owner])
+                mask = token_mask(self.guides[owner].vocabulary, self._eos[owner])
             elif self.most is not None:
                 mask = within_budget(self.guides[owner], place.state, self.most - length)
             if mask is not None:
-                own[row] = mask
+                overrides[row] = mask
         guides = self.guides[0] if len(self.guides) == 1 else [self.guides[owner] for owner in owners]
-        fill_masks(guides, [place.state for place in places], own, self._buffer)
+        fill_masks(guides, [place.state for place in places], overrides, self._buffer)
         return self._buffer.bitmask
 
 

@@ -43,7 +43,7 @@ class Session:
         self._advance = guide.advance
         self._eos = frozenset(guide.vocabulary.eos_ids)
         most = guide.vocabulary.size - 1
-        self.stops = frozenset(check_int(token, "a stop id", 0, most) for token in _listed(stop_ids)) - self._eos
+        self.stops = frozenset(check_int(token, "a stop id", 0, most) for token in _id_list(stop_ids)) - self._eos
         self._states = [guide.start]
         self.ended = False
 
@@ -67,9 +67,9 @@ class Session:
 
     def accept(self, tokens: int | Sequence[int]) -> bool:
         """Accept one or several tokens. Return False if one is not allowed; then none is accepted."""
-        listed = _listed(tokens)
-        states, ended = self._after(listed)
-        if len(states) < len(listed):
+        ids = _id_list(tokens)
+        states, ended = self._states_after(ids)
+        if len(states) < len(ids):
             return False
         self._states += states
         self.ended = ended
@@ -77,13 +77,13 @@ class Session:
 
     def take(self, tokens: Sequence[int]) -> int:
         """Accept tokens up to the first that is not allowed. Return the number accepted."""
-        states, self.ended = self._after(tokens)
+        states, self.ended = self._states_after(tokens)
         self._states += states
         return len(states)
 
     def validate(self, tokens: int | Sequence[int]) -> int:
         """Return how many of the tokens, from the first on, `take` would accept. Accepts none."""
-        return len(self._after(_listed(tokens))[0])
+        return len(self._states_after(_id_list(tokens))[0])
 
     def rollback(self, count: int) -> None:
         """Take back the last `count` tokens. Raises OptionError for more than were accepted."""
@@ -133,7 +133,7 @@ class Session:
     def own_mask(self) -> Mask | None:
         """Return the mask if it differs from the guide's: after the end, with stop tokens, or near the token limit."""
         if self.ended:
-            return packed(self.guide.vocabulary, self._eos)
+            return token_mask(self.guide.vocabulary, self._eos)
         state, most = self._states[-1], self.max_tokens
         within = None if most is None else within_budget(self.guide, state, most - self.length)
         if not self.stops:
@@ -147,7 +147,7 @@ class Session:
         """Return a mask with stop tokens where the text is complete, else without them."""
         if not self.stops:
             return mask
-        state, stops = self._states[-1], packed(self.guide.vocabulary, self.stops)
+        state, stops = self._states[-1], token_mask(self.guide.vocabulary, self.stops)
         if self.guide.is_accepting(state):
             return mask | stops
         return mask & ~stops if (self.guide.mask(state) & ~stops).any() else mask
@@ -174,18 +174,18 @@ class Session:
         if not isinstance(guide, ByteGuide):
             raise OptionError(f"jump_forward needs a guide that reads bytes, see guides.ByteGuide, not {brief(guide)}")
         most = check_int(most, "most")
-        found = bytearray()
+        data = bytearray()
         state = self._states[-1]
-        while not self.ended and len(found) < most and not guide.is_accepting(state):
-            piece = _common(guide.vocabulary, guide.mask(state))[: most - len(found)]
+        while not self.ended and len(data) < most and not guide.is_accepting(state):
+            piece = _common_prefix(guide.vocabulary, guide.mask(state))[: most - len(data)]
             spend(STEPS_A_BYTE * (1 + len(piece)))
             state = guide.read(state, piece) if piece else DEAD
-            found += piece
+            data += piece
             if state == DEAD:
                 break
-        return bytes(found)
+        return bytes(data)
 
-    def _after(self, tokens: Sequence[int]) -> tuple[list[int], bool]:
+    def _states_after(self, tokens: Sequence[int]) -> tuple[list[int], bool]:
         """Return the states after the tokens, up to the first that is not allowed, and whether the text has ended."""
         advance, eos, stops = self._advance, self._eos, self.stops
         state, ended = self._states[-1], self.ended
@@ -209,7 +209,7 @@ class Session:
 
     def _stops_are_text(self, state: int) -> bool:
         """Test whether stop tokens are allowed in an incomplete text, because nothing else is."""
-        return not (self.guide.mask(state) & ~packed(self.guide.vocabulary, self.stops)).any()
+        return not (self.guide.mask(state) & ~token_mask(self.guide.vocabulary, self.stops)).any()
 
 
 def fill_sessions(sessions: Sequence[Session], bitmask: Any, rows: Sequence[int] | None = None) -> None:
@@ -217,30 +217,30 @@ def fill_sessions(sessions: Sequence[Session], bitmask: Any, rows: Sequence[int]
     guides = [session.guide for session in sessions]
     same = guides[0] if guides and all(guide is guides[0] for guide in guides) else guides
     special = [n for n, each in enumerate(sessions) if each.ended or each.stops or each.max_tokens is not None]
-    own = {place: mask for place in special if (mask := sessions[place].own_mask()) is not None}
-    fill_masks(same, [session.state for session in sessions], own, bitmask, rows)
+    overrides = {place: mask for place in special if (mask := sessions[place].own_mask()) is not None}
+    fill_masks(same, [session.state for session in sessions], overrides, bitmask, rows)
 
 
 def fill_masks(
     guide: Guide | Sequence[Guide],
     states: States,
-    own: Mapping[int, Mask],
+    overrides: Mapping[int, Mask],
     bitmask: Any,
     rows: Sequence[int] | None = None,
 ) -> None:
-    """Write masks into rows of a bitmask, see `fill_bitmask`. own: masks that differ from the guide's, by place"""
+    """Write masks into rows of a bitmask, see `fill_bitmask`. overrides: masks other than the guide's, by place"""
     fill_bitmask(guide, states, bitmask, rows)
-    if own:
+    if overrides:
         bits = bits_of(bitmask)
-        for place, mask in own.items():
+        for place, mask in overrides.items():
             bits.put(place if rows is None else rows[place], mask)
 
 
-MAX_KNOWN = 1 << 16
+MAX_BUDGETS = 1 << 16
 """Most states of a guide with a cached budget."""
 
 # By id of a living guide: for each state the number of remaining tokens at which its whole mask is allowed
-_KNOWN: dict[int, tuple[ref[Guide], dict[int, int]]] = {}
+_BUDGETS: dict[int, tuple[ref[Guide], dict[int, int]]] = {}
 
 
 def within_budget(guide: Guide, state: int, left: int) -> Mask | None:
@@ -249,28 +249,28 @@ def within_budget(guide: Guide, state: int, left: int) -> Mask | None:
     Caches for each state a number of tokens at which nothing is excluded. It tries half of `left` first, so a state
     that recurs is computed anew only when `left` has halved.
     """
-    known = _enough_of(guide)
-    if known.get(state, left + 1) <= left:
+    budgets = _budgets_of(guide)
+    if budgets.get(state, left + 1) <= left:
         return None
-    if len(known) >= MAX_KNOWN:
-        known.clear()
-    for enough in (left // 2, left):
-        within = mask_within(guide, state, enough)
+    if len(budgets) >= MAX_BUDGETS:
+        budgets.clear()
+    for budget in (left // 2, left):
+        within = mask_within(guide, state, budget)
         if np.array_equal(within, guide.mask(state)):
-            known[state] = enough
+            budgets[state] = budget
             return None
     return within
 
 
-def _enough_of(guide: Guide) -> dict[int, int]:
+def _budgets_of(guide: Guide) -> dict[int, int]:
     """Return the cache of a guide, by identity: equal guides may number their states differently."""
     if not type(guide).__weakrefoffset__:  # without weak references the guide's end cannot be noticed
         return {}
     number = id(guide)
-    found = _KNOWN.get(number)
-    if found is None:
-        found = _KNOWN[number] = ref(guide, lambda _: _KNOWN.pop(number, None)), {}
-    return found[1]
+    entry = _BUDGETS.get(number)
+    if entry is None:
+        entry = _BUDGETS[number] = ref(guide, lambda _: _BUDGETS.pop(number, None)), {}
+    return entry[1]
 
 
 def check_budget(guide: Guide, most: int, option: str) -> None:
@@ -280,41 +280,41 @@ def check_budget(guide: Guide, most: int, option: str) -> None:
         raise BudgetError(f"{option}={most}: the shortest text of this guide has {needed} tokens", needed)
 
 
-MAX_PACKED = 64
+MAX_MASKS = 64
 """Most cached masks of token sets of a vocabulary."""
 
 # As long as the vocabulary lives
-_PACKED: WeakKeyDictionary[Vocabulary, dict[frozenset[int], NDArray[np.uint32]]] = WeakKeyDictionary()
+_MASKS: WeakKeyDictionary[Vocabulary, dict[frozenset[int], NDArray[np.uint32]]] = WeakKeyDictionary()
 
 
-def packed(vocabulary: Vocabulary, tokens: frozenset[int]) -> NDArray[np.uint32]:
+def token_mask(vocabulary: Vocabulary, tokens: frozenset[int]) -> NDArray[np.uint32]:
     """Return the read-only mask that allows exactly these tokens."""
-    known = _PACKED.setdefault(vocabulary, {})
-    mask = known.get(tokens)
+    masks = _MASKS.setdefault(vocabulary, {})
+    mask = masks.get(tokens)
     if mask is None:
         mask = mask_of(tokens, vocabulary.size)
         mask.flags.writeable = False
-        if len(known) >= MAX_PACKED:
-            known.clear()
-        known[tokens] = mask
+        if len(masks) >= MAX_MASKS:
+            masks.clear()
+        masks[tokens] = mask
     return mask
 
 
-def _listed(tokens: Any) -> list[int]:
+def _id_list(tokens: Any) -> list[int]:
     """Return one or several token ids as a list. Raises OptionError for other objects."""
     if type(tokens) is list:
         return cast("list[int]", tokens)
     if isinstance(tokens, (int, np.integer)):
         return [int(cast("int", tokens))]
-    found: Any = tokens.tolist() if hasattr(tokens, "tolist") else tokens
-    if isinstance(found, int):  # an array or tensor without dimensions
-        return [found]
-    if isinstance(found, str) or not isinstance(found, Iterable):
+    values: Any = tokens.tolist() if hasattr(tokens, "tolist") else tokens
+    if isinstance(values, int):  # an array or tensor without dimensions
+        return [values]
+    if isinstance(values, str) or not isinstance(values, Iterable):
         raise OptionError(f"tokens are given by their ids, one or several, not {brief(tokens)}")
-    return list(cast("Iterable[int]", found))
+    return list(cast("Iterable[int]", values))
 
 
-def _common(vocabulary: Vocabulary, mask: Mask) -> bytes:
+def _common_prefix(vocabulary: Vocabulary, mask: Mask) -> bytes:
     """Return the longest common prefix of the texts of all allowed tokens; empty if none is allowed."""
     ids = allowed_ids(mask)
     if not len(ids):
@@ -323,5 +323,5 @@ def _common(vocabulary: Vocabulary, mask: Mask) -> bytes:
     places = VocabularyTables.of(vocabulary).places[ids]
     ends = ids.item(int(places.argmin())), ids.item(int(places.argmax()))
     first, last = (vocabulary.tokens[token] or b"" for token in ends)
-    same = next((place for place, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), None)
-    return first[: min(len(first), len(last)) if same is None else same]
+    differing = next((place for place, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), None)
+    return first[: min(len(first), len(last)) if differing is None else differing]

@@ -174,15 +174,15 @@ class TrellmGrammarBackend(BaseGrammarBackend):
 
     def dispatch_json(self, key_string: str) -> Any:
         """Return a text for a JSON Schema; "$$ANY$$" is any JSON."""
-        return self._made("json", "true" if key_string == "$$ANY$$" else key_string)
+        return self._grammar_of("json", "true" if key_string == "$$ANY$$" else key_string)
 
     def dispatch_regex(self, key_string: str) -> Any:
         """Return a text for a regular expression."""
-        return self._made("regex", key_string)
+        return self._grammar_of("regex", key_string)
 
     def dispatch_ebnf(self, key_string: str) -> Any:
         """Return a text for a grammar."""
-        return self._made("grammar", key_string)
+        return self._grammar_of("grammar", key_string)
 
     def dispatch_structural_tag(self, key_string: str) -> Any:
         """Refuse structural tags, with a reason."""
@@ -190,7 +190,7 @@ class TrellmGrammarBackend(BaseGrammarBackend):
             "structural tags are not supported by this backend; use a grammar for text before and after JSON"
         )
 
-    def _made(self, kind: str, text: str) -> Any:
+    def _grammar_of(self, kind: str, text: str) -> Any:
         """Return a request's text, or an object with the reason why its constraint is invalid."""
         try:
             return SGLangGrammar(guide_for(kind, text, self.vocabulary, compact=self._compact))
@@ -204,9 +204,9 @@ def register() -> None:
     Raises OptionError for an SGLang whose interface has changed.
     """
     needed = {"sglang.srt.arg_groups.choices": ["add_grammar_backend_choices", "GRAMMAR_BACKEND_CHOICES"]}
-    found = interface("SGLang", "sglang", TRIED, needed)
-    if NAME not in found["GRAMMAR_BACKEND_CHOICES"]:
-        found["add_grammar_backend_choices"]([NAME])
+    names = interface("SGLang", "sglang", TRIED, needed)
+    if NAME not in names["GRAMMAR_BACKEND_CHOICES"]:
+        names["add_grammar_backend_choices"]([NAME])
     _HOST["register_grammar_backend"](NAME, _make)
 
 

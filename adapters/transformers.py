@@ -68,9 +68,9 @@ class GuideLogitsProcessor(LogitsProcessor):
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """Return the scores float [rows, V] with -inf for tokens that may not follow in each row."""
-        found, left = masked(scores, self._rows.masks(input_ids.detach().cpu().numpy(), scores.shape))
-        self._rows.check(left)
-        return found
+        masked_scores, maxima = mask_logits(scores, self._rows.masks(input_ids.detach().cpu().numpy(), scores.shape))
+        self._rows.check(maxima)
+        return masked_scores
 
 
 class ContinuousGuideProcessor(ContinuousBatchingLogitsProcessor):
@@ -89,7 +89,7 @@ class ContinuousGuideProcessor(ContinuousBatchingLogitsProcessor):
         self.supported_kwargs: dict[str, type] = {"guide": object}
         self.ignored_kwargs: tuple[str, ...] = ()
         self.masks = DeviceMasks(vocabulary, device)
-        self._texts: OrderedDict[str, tuple[int, Session]] = OrderedDict()
+        self._sessions: OrderedDict[str, tuple[int, Session]] = OrderedDict()
 
     @classmethod
     def install(cls, manager: Any, vocabulary: Vocabulary) -> Self:
@@ -134,26 +134,26 @@ class ContinuousGuideProcessor(ContinuousBatchingLogitsProcessor):
 
     def __call__(self, scores: Tensor, tensor_arg: Tensor) -> Tensor:
         """Return the scores float [tokens, V], with -inf where a request's guide does not allow a token."""
-        found = scores.contiguous().clone()
-        apply_mask(found, self.masks.table, tensor_arg[: len(found)].contiguous())
-        return found
+        masked_scores = scores.contiguous().clone()
+        apply_mask(masked_scores, self.masks.table, tensor_arg[: len(masked_scores)].contiguous())
+        return masked_scores
 
     def _session(self, request: Any, guide: Guide) -> Session:
         """Return the session of a request, by its id, advanced to its last known token."""
         begin = request._true_initial_tokens or len(request.initial_tokens)
         text = [*request.initial_tokens[begin:], *request.generated_tokens]
-        known, session = self._texts.pop(request.request_id, (begin, None))
-        if session is None or session.guide is not guide or known != begin or session.length > len(text):
+        known_begin, session = self._sessions.pop(request.request_id, (begin, None))
+        if session is None or session.guide is not guide or known_begin != begin or session.length > len(text):
             session = Session(guide)
         # Tokens that a host adds after the end are not read
         session.take(text[session.length :])
-        self._texts[request.request_id] = begin, session
-        if len(self._texts) > MAX_REQUESTS:
-            self._texts.popitem(last=False)
+        self._sessions[request.request_id] = begin, session
+        if len(self._sessions) > MAX_REQUESTS:
+            self._sessions.popitem(last=False)
         return session
 
 
-def masked(scores: Tensor, bitmask: NDArray[np.int32]) -> tuple[Tensor, NDArray[np.float32]]:
+def mask_logits(scores: Tensor, bitmask: NDArray[np.int32]) -> tuple[Tensor, NDArray[np.float32]]:
     """Return scores with -inf where masks allow no token, and the largest one of each row, for `TokenRows.check`.
 
     scores: float [rows, V]; bitmask: int32 [rows, words]
@@ -162,10 +162,10 @@ def masked(scores: Tensor, bitmask: NDArray[np.int32]) -> tuple[Tensor, NDArray[
 
     if scores.dtype not in (torch.float32, torch.float16, torch.bfloat16):
         scores = scores.float()
-    found = scores.contiguous() if not scores.is_contiguous() else scores.clone()
+    masked_scores = scores.contiguous() if not scores.is_contiguous() else scores.clone()
     words = torch.from_numpy(bitmask)
-    apply_mask(found, words if found.device.type == "cpu" else words.to(found.device))
-    return found, found.amax(-1).float().cpu().numpy()
+    apply_mask(masked_scores, words if masked_scores.device.type == "cpu" else words.to(masked_scores.device))
+    return masked_scores, masked_scores.amax(-1).float().cpu().numpy()
 
 
 def vocabulary_for(model: Any, tokenizer: Any) -> Vocabulary:
@@ -184,8 +184,10 @@ def vocabulary_for(model: Any, tokenizer: Any) -> Vocabulary:
     if eos is None:
         return Vocabulary.from_tokenizer(tokenizer, size=width)
     ids = [eos] if isinstance(eos, int) else list(cast("Iterable[int]", eos))
-    own = getattr(tokenizer, "eos_token_id", None)
-    return Vocabulary.from_tokenizer(tokenizer, size=width, eos_ids=ids if own is None or own in ids else [*ids, own])
+    tokenizer_eos = getattr(tokenizer, "eos_token_id", None)
+    return Vocabulary.from_tokenizer(
+        tokenizer, size=width, eos_ids=ids if tokenizer_eos is None or tokenizer_eos in ids else [*ids, tokenizer_eos]
+    )
 
 
 class Healed(NamedTuple):
@@ -220,23 +222,23 @@ def heal(guide: Guide, prompt: Sequence[int], begin: int | None = None, crossing
     if not isinstance(guide, ByteGuide):
         raise OptionError(f"healing needs a guide that reads bytes, see guides.ByteGuide, not {brief(guide)}")
     ids = _token_ids(prompt, guide.vocabulary)
-    found = Crossings(guide) if crossings is None else crossings
-    kept = found.cut(ids)
-    first = ids[:kept] or (ids[:1] if begin is None else [begin])
-    tail = guide.vocabulary.decode(ids[kept if kept or begin is not None else 1 :])
+    shared = Crossings(guide) if crossings is None else crossings
+    length = shared.cut(ids)
+    first = ids[:length] or (ids[:1] if begin is None else [begin])
+    tail = guide.vocabulary.decode(ids[length if length or begin is not None else 1 :])
     if not tail:
         return Healed(ids or first, guide, b"")
-    return Healed(first, AlignedGuide(guide, tail, crossings=found), tail)
+    return Healed(first, AlignedGuide(guide, tail, crossings=shared), tail)
 
 
 def _token_ids(prompt: Any, vocabulary: Vocabulary) -> list[int]:
     ids: Any = prompt.tolist() if hasattr(prompt, "tolist") else prompt
-    found = items_of(ids)
-    if found is None or not all(type(token) is int and 0 <= token < vocabulary.size for token in found):
+    items = items_of(ids)
+    if items is None or not all(type(token) is int and 0 <= token < vocabulary.size for token in items):
         raise OptionError(
             f"a prompt to heal is a list of token ids from 0 to {vocabulary.size - 1:,}, not {brief(prompt)}"
         )
-    return found
+    return items
 
 
 class HealedPrompts:
@@ -255,17 +257,17 @@ class HealedPrompts:
 
         if not hasattr(tokenizer, "__call__") or not hasattr(tokenizer, "pad_token_id"):  # noqa: B004
             raise OptionError(f"{shown(tokenizer)} is not a tokenizer of transformers; give the one of the model")
-        read = check_texts([prompts] if isinstance(prompts, str) else prompts, "prompts", "prompt")
+        texts = check_texts([prompts] if isinstance(prompts, str) else prompts, "prompts", "prompt")
         several = items_of(guide)
-        guides = [guide_of(guide)] * len(read) if several is None else [guide_of(each) for each in several]
-        if len(guides) != len(read) or not read:
-            raise OptionError(f"{len(guides)} guides for {len(read)} prompts; give one guide for each, or one for all")
+        guides = [guide_of(guide)] * len(texts) if several is None else [guide_of(each) for each in several]
+        if len(guides) != len(texts) or not texts:
+            raise OptionError(f"{len(guides)} guides for {len(texts)} prompts; give one guide for each, or one for all")
         begin: int | None = getattr(tokenizer, "bos_token_id", None)
         crossings: dict[int, Crossings] = {}
         self.healed: list[Healed] = []
-        for each, text in zip(guides, read, strict=True):
-            known = crossings.setdefault(id(each), Crossings(each)) if isinstance(each, ByteGuide) else None
-            self.healed.append(heal(each, tokenizer(text).input_ids, begin, known))
+        for each, text in zip(guides, texts, strict=True):
+            shared = crossings.setdefault(id(each), Crossings(each)) if isinstance(each, ByteGuide) else None
+            self.healed.append(heal(each, tokenizer(text).input_ids, begin, shared))
             if not self.healed[-1].ids:
                 raise OptionError(
                     f"prompt {len(self.healed) - 1} has no tokens, {text!r}, and this tokenizer has no bos_token; give "
@@ -274,7 +276,7 @@ class HealedPrompts:
         self.guides = [each.guide for each in self.healed]
         pad = tokenizer.pad_token_id
         longest = max(len(each.ids) for each in self.healed)
-        ids = torch.full((len(read), longest), self.guides[0].vocabulary.eos_ids[0] if pad is None else pad)
+        ids = torch.full((len(texts), longest), self.guides[0].vocabulary.eos_ids[0] if pad is None else pad)
         attention = torch.zeros_like(ids)
         for row, each in enumerate(self.healed):
             ids[row, longest - len(each.ids) :] = torch.tensor(each.ids)

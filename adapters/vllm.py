@@ -61,9 +61,9 @@ class VLLMGrammar(StructuredOutputGrammar):
         session = self.session
         if session.ended:
             return True
-        taken = session.take(tokens)
-        if taken < len(tokens) and not session.ended:
-            session.rollback(taken)
+        accepted = session.take(tokens)
+        if accepted < len(tokens) and not session.ended:
+            session.rollback(accepted)
             return False
         return True
 
@@ -214,11 +214,11 @@ class TrellmLogitsProcessor(LogitsProcessor, _V2):
         for row, params, _, output in batch_update.added:
             self._join(row, params, output)
         for one, other, direction in batch_update.moved:
-            mine, others = self._requests.pop(one, None), self._requests.pop(other, None)
-            if mine is not None:
-                self._requests[other] = mine
-            if others is not None and direction == _HOST["MoveDirectionality"].SWAP:
-                self._requests[one] = others
+            request, swapped = self._requests.pop(one, None), self._requests.pop(other, None)
+            if request is not None:
+                self._requests[other] = request
+            if swapped is not None and direction == _HOST["MoveDirectionality"].SWAP:
+                self._requests[one] = swapped
 
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
         """Take a request into a slot, replacing an earlier one. Return whether it has a guide."""
@@ -243,11 +243,11 @@ class TrellmLogitsProcessor(LogitsProcessor, _V2):
         return logits
 
     def _join(self, number: int, params: Any, output: list[int]) -> bool:
-        found = _constraint_of(params, self.vocabulary)
-        if found is None:
+        constraint = _constraint_of(params, self.vocabulary)
+        if constraint is None:
             self._requests.pop(number, None)
             return False
-        guide, complete = found
+        guide, complete = constraint
         stops = [t for t in getattr(params, "all_stop_token_ids", ()) if 0 <= t < self.vocabulary.size]
         self._requests[number] = _Request(Session(guide, stops, params.max_tokens if complete else None), output)
         return True
@@ -263,17 +263,17 @@ class TrellmLogitsProcessor(LogitsProcessor, _V2):
 
         parts = (ctx.expanded_idx_mapping, ctx.expanded_local_pos, ctx.input_ids, ctx.pos)
         layout = torch.stack([part.to(torch.int64) for part in parts]).cpu().T.tolist()
-        rows = [(row, *what) for row, what in enumerate(layout) if what[0] in self._requests]
+        rows = [(row, *entry) for row, entry in enumerate(layout) if entry[0] in self._requests]
         self._read({slot: position + 1 for _, slot, offset, _, position in rows if not offset})
         forks: dict[int, Session | None] = {}
         for row, slot, offset, token, _ in rows:
-            before = self._requests[slot].session if offset <= 1 else forks[slot]
-            if offset and before is not None:
-                fork = before.fork()
-                before = fork if before.ended or fork.accept(token) else None
-            forks[slot] = before
-            if before is not None:
-                yield row, before
+            session = self._requests[slot].session if offset <= 1 else forks[slot]
+            if offset and session is not None:
+                fork = session.fork()
+                session = fork if session.ended or fork.accept(token) else None
+            forks[slot] = session
+            if session is not None:
+                yield row, session
 
     def _read(self, lengths: dict[int, int]) -> None:
         """Read the settled tokens of slots up to these lengths of prompt and text, in one copy from the device."""
@@ -289,11 +289,11 @@ class TrellmLogitsProcessor(LogitsProcessor, _V2):
             return
         tokens: Any = self._states.all_token_ids.gpu
         at = torch.tensor([slots, places], device=tokens.device)
-        found: list[int] = tokens[at[0], at[1]].cpu().tolist()
+        token_ids: list[int] = tokens[at[0], at[1]].cpu().tolist()
         for slot, count in zip(lengths, counts, strict=True):
             request = self._requests[slot]
-            request.output += found[:count]
-            del found[:count]
+            request.output += token_ids[:count]
+            del token_ids[:count]
             request.catch_up()
 
 
@@ -313,17 +313,17 @@ class _Request:
 
 def _constraint_of(params: Any, vocabulary: Vocabulary) -> tuple[Guide, bool] | None:
     """Return the guide of a request, and whether its text is to be complete within max_tokens; None without a guide."""
-    asked = (getattr(params, "extra_args", None) or {}).get("trellm")
-    if asked is None:
+    spec = (getattr(params, "extra_args", None) or {}).get("trellm")
+    if spec is None:
         return None
-    kinds = [kind for kind in KINDS if isinstance(asked, dict) and kind in asked]
-    unknown = sorted(set(asked) - {*KINDS, "complete"}) if isinstance(asked, dict) else []
+    kinds = [kind for kind in KINDS if isinstance(spec, dict) and kind in spec]
+    unknown = sorted(set(spec) - {*KINDS, "complete"}) if isinstance(spec, dict) else []
     if len(kinds) != 1 or unknown:
         raise OptionError(
-            f"extra_args['trellm']={brief(asked)}: expected a dict with exactly one of {', '.join(KINDS)}, and "
+            f"extra_args['trellm']={brief(spec)}: expected a dict with exactly one of {', '.join(KINDS)}, and "
             "optionally complete"
         )
-    value, complete = asked[kinds[0]], asked.get("complete", False)
+    value, complete = spec[kinds[0]], spec.get("complete", False)
     if not isinstance(complete, bool):
         raise OptionError(f"extra_args['trellm']['complete']={shown(complete)}: expected True or False")
     guide = guide_for(kinds[0], value if isinstance(value, str) else json.dumps(value), vocabulary)

@@ -77,24 +77,24 @@ def check(
     verdict = explain(guide, text)
     click.echo(str(verdict))
     if not verdict.matches and constraint.structure is not None:
-        click.echo(_broken(constraint, text), nl=False)
+        click.echo(_violation_line(constraint, text), nl=False)
     data = b"".join(piece for _, piece in pieces_of(guide.vocabulary, text))
-    found = Findings.of(guide if spans and verdict.matches else None, text, data)
-    for place, span in found.spans.items():
+    findings = Findings.of(guide if spans and verdict.matches else None, text, data)
+    for place, span in findings.spans.items():
         click.echo(f"  {place}: {span.text!r}, characters {span.start} to {span.end} of document {span.document}")
-    for name, captures in found.captures.items():
+    for name, captures in findings.captures.items():
         for each in captures:
             click.echo(f"  {name}: {each.text!r}, characters {each.start} to {each.end}")
     return 0 if verdict.matches else MISMATCH
 
 
-def _broken(constraint: ConstraintOptions, text: str) -> str:
+def _violation_line(constraint: ConstraintOptions, text: str) -> str:
     """Return a line about the violated keyword; "" if the text is not JSON."""
     from ..guides.quoting.quotation import Quote
     from .violation import violation
 
     try:
-        value: Any = json_module.loads(text, parse_constant=_no_number)
+        value: Any = json_module.loads(text, parse_constant=_refuse_constant)
         quotes = {name: Quote.of(context) for name, context in constraint.contexts.items()}
         found = violation(structure_of(constraint.structure).schema, value, constraint.resources, quotes)
     except (ValueError, RecursionError, LimitError):
@@ -107,5 +107,5 @@ def _broken(constraint: ConstraintOptions, text: str) -> str:
     )
 
 
-def _no_number(text: str) -> float:
+def _refuse_constant(text: str) -> float:
     raise ValueError(f"{text} is no JSON number")

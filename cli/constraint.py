@@ -60,11 +60,11 @@ class TagOption:
 
 
 def read_tags(
-    context: click.Context, parameter: click.Parameter, given: Sequence[tuple[str, str, str]]
+    context: click.Context, parameter: click.Parameter, values: Sequence[tuple[str, str, str]]
 ) -> tuple[TagOption, ...]:
     """Read the tags of --tag BEGIN FILE END."""
-    found: list[TagOption] = []
-    for begin, path, end in given:
+    tags: list[TagOption] = []
+    for begin, path, end in values:
         first, last = (_TEXT.convert(marker, parameter, context) for marker in (begin, end))
         kind = _KINDS.get(Path(path).suffix.lower())
         if kind is None:
@@ -73,8 +73,8 @@ def read_tags(
         text = read_file(context, parameter, path) or ""
         if kind == "json":
             json_of(text, path)
-        found.append(TagOption(first, kind, text.removesuffix("\n") if kind == "regex" else text, last))
-    return tuple(found)
+        tags.append(TagOption(first, kind, text.removesuffix("\n") if kind == "regex" else text, last))
+    return tuple(tags)
 
 
 def guide_of(
@@ -90,8 +90,8 @@ def guide_of(
         token = None if special is None or not text else special(text)
         return text if token is None else token
 
-    made = [(marker(tag.begin), tag.guide(vocabulary, limits), marker(tag.end)) for tag in tags]
-    return TaggedGuide(made, vocabulary, limits=limits)
+    guided_tags = [(marker(tag.begin), tag.guide(vocabulary, limits), marker(tag.end)) for tag in tags]
+    return TaggedGuide(guided_tags, vocabulary, limits=limits)
 
 
 P = ParamSpec("P")
@@ -158,9 +158,9 @@ class ConstraintOptions:
             "--extract-field": self.document_field,
             "--tag": self.tags or None,
         }
-        given = [name for name, value in options.items() if value is not None]
-        if len(given) > 1:
-            raise click.UsageError(f"{' and '.join(given)} exclude each other: a text has one constraint")
+        present = [name for name, value in options.items() if value is not None]
+        if len(present) > 1:
+            raise click.UsageError(f"{' and '.join(present)} exclude each other: a text has one constraint")
         if self.pattern is None and (self.flags or self.dialect != "python"):
             raise click.UsageError("--flags and --dialect belong to --regex, which is missing")
         if self.grammar is None and (self.syntax or self.start):
@@ -178,8 +178,8 @@ class ConstraintOptions:
     @property
     def is_free(self) -> bool:
         """True if no constraint is given."""
-        given = (self.pattern, self.kind, self.grammar, self.structure, self.document_field)
-        return given == (None,) * 5 and not self.choices and not self.documents and not self.tags
+        options = (self.pattern, self.kind, self.grammar, self.structure, self.document_field)
+        return options == (None,) * 5 and not self.choices and not self.documents and not self.tags
 
     @property
     def may_quote(self) -> bool:
@@ -211,8 +211,8 @@ class ConstraintOptions:
             return self.guide(Vocabulary.from_bytes(names), as_read=as_read)
         except GrammarError as error:
             if error.text.startswith("<[", error.offset):
-                said = f"{error.reason}; token ids need a tokenizer, give --tokenizer"
-                raise click.UsageError(said) from None
+                message = f"{error.reason}; token ids need a tokenizer, give --tokenizer"
+                raise click.UsageError(message) from None
             raise
 
     def guide(
@@ -232,12 +232,12 @@ class ConstraintOptions:
                 self.documents, vocabulary, boundary=boundary, none_text=self.none_text, limits=limits
             )
         if self.structure is not None:
-            usual = "any" if as_read else "flexible"
+            default = "any" if as_read else "flexible"
             return guides.JSONGuide(
                 structure_of(self.structure).schema,
                 vocabulary,
                 order=self.order or ("any" if as_read else "schema"),
-                whitespace=usual if self.whitespace is None else self.whitespace,  # may be 0
+                whitespace=default if self.whitespace is None else self.whitespace,  # may be 0
                 escapes=self.escapes or ("any" if as_read else "canonical"),
                 spelling=self.spelling or ("any" if as_read else "plain"),
                 resources=self.resources,
@@ -253,10 +253,10 @@ class ConstraintOptions:
             return guides.RegexGuide(self.pattern, vocabulary, self.flags, self.dialect, limits=limits)
         if self.kind is None:
             return guides.ChoiceGuide(self.choices, vocabulary, limits=limits)
-        written = format_of(FORMATS[self.kind])
-        if written.pattern is None:
-            return guides.ChoiceGuide(written.choices, vocabulary, limits=limits)
-        return guides.RegexGuide(written.pattern, vocabulary, limits=limits)
+        value_format = format_of(FORMATS[self.kind])
+        if value_format.pattern is None:
+            return guides.ChoiceGuide(value_format.choices, vocabulary, limits=limits)
+        return guides.RegexGuide(value_format.pattern, vocabulary, limits=limits)
 
 
 _MAX_WORK = "Most steps of work that the constraint may take at a time; 60 million, the default, are about a second."
@@ -265,8 +265,8 @@ _MAX_SECONDS = "Longest time that the constraint may take for one token. [defaul
 
 
 def _limits(work: int | None, memory: int | None, seconds: float | None) -> Limits | None:
-    given = {"work": work, "memory": None if memory is None else memory << 20, "seconds": seconds}
-    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    bounds = {"work": work, "memory": None if memory is None else memory << 20, "seconds": seconds}
+    chosen: dict[str, Any] = {name: value for name, value in bounds.items() if value is not None}
     if not chosen:
         return None
     from ..guides.limits import Limits
@@ -301,8 +301,8 @@ def _python_type(context: click.Context, parameter: click.Parameter, name: str |
     try:
         return functools.reduce(getattr, path.split("."), importlib.import_module(module))
     except Exception as error:  # importing runs the module, which may raise any exception
-        said = error if isinstance(error, (ImportError, AttributeError)) else f"{type(error).__name__}: {error}"
-        raise click.BadParameter(f"{name!r} cannot be imported: {said}") from None
+        reason = error if isinstance(error, (ImportError, AttributeError)) else f"{type(error).__name__}: {error}"
+        raise click.BadParameter(f"{name!r} cannot be imported: {reason}") from None
 
 
 def _flags(context: click.Context, parameter: click.Parameter, letters: str) -> int:
@@ -312,9 +312,9 @@ def _flags(context: click.Context, parameter: click.Parameter, letters: str) -> 
     return int(functools.reduce(lambda left, right: left | right, (_LETTERS[letter] for letter in letters), 0))
 
 
-def _read_resources(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for argument in given:
+def _read_resources(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
+    resources: dict[str, Any] = {}
+    for argument in values:
         uri, _, path = argument.rpartition("=")
         schema: Any = json_of(read_file(context, parameter, path) or "", path)
         named = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
@@ -323,18 +323,18 @@ def _read_resources(context: click.Context, parameter: click.Parameter, given: t
             raise click.BadParameter(
                 f"the schema in {path!r} has no $id, or one that is not a string; write URI={path}"
             )
-        found[uri] = schema
-    return found
+        resources[uri] = schema
+    return resources
 
 
-def _read_contexts(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for argument in given:
+def _read_contexts(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    contexts: dict[str, str] = {}
+    for argument in values:
         name, equals, path = argument.partition("=")
-        if not equals or not name or name in found:
+        if not equals or not name or name in contexts:
             raise click.BadParameter(f"{argument!r} is not NAME=FILE, or repeats a name")
-        found[name] = read_file(context, parameter, path) or ""
-    return found
+        contexts[name] = read_file(context, parameter, path) or ""
+    return contexts
 
 
 def _read_files(context: click.Context, parameter: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:
@@ -458,7 +458,7 @@ _OPTIONS = (
     click.option("--max-memory", metavar="MIB", type=click.IntRange(1), help=_MAX_MEMORY),
     click.option("--max-seconds", metavar="SECONDS", type=NumberType(0, above=True), help=_MAX_SECONDS),
 )
-_OF_CONSTRAINT = tuple(each.name for each in fields(ConstraintOptions) if each.name not in ("structure", "limits"))
+_CONSTRAINT_NAMES = tuple(each.name for each in fields(ConstraintOptions) if each.name not in ("structure", "limits"))
 
 
 def constraint_options(function: Callable[Concatenate[ConstraintOptions, P], R]) -> Callable[P, R]:
@@ -466,12 +466,12 @@ def constraint_options(function: Callable[Concatenate[ConstraintOptions, P], R])
 
     @functools.wraps(function)
     def wrapped(*args: P.args, **options: P.kwargs) -> R:
-        given: Any = options
-        schema, python_type = given.pop("schema"), given.pop("pydantic")
+        remaining: Any = options
+        schema, python_type = remaining.pop("schema"), remaining.pop("pydantic")
         if schema is not None and python_type is not None:
             raise click.UsageError("--schema and --pydantic exclude each other: a text has one constraint")
-        limits = _limits(given.pop("max_work"), given.pop("max_memory"), given.pop("max_seconds"))
-        chosen = {name: given.pop(name) for name in _OF_CONSTRAINT if name in given}
+        limits = _limits(remaining.pop("max_work"), remaining.pop("max_memory"), remaining.pop("max_seconds"))
+        chosen = {name: remaining.pop(name) for name in _CONSTRAINT_NAMES if name in remaining}
         structure = python_type if schema is None else schema
         return function(ConstraintOptions(**chosen, structure=structure, limits=limits), *args, **options)
 

@@ -37,12 +37,12 @@ Mood: proud.
 """The text of a gzip language model, which needs no weights: `models.ziplm(TEXT)`."""
 
 
-def _closed(properties: dict[str, Any]) -> dict[str, Any]:
+def _object_schema(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 _STRING, _DATE = {"type": "string"}, {"type": "string", "format": "date"}
-ORDER = _closed(
+ORDER = _object_schema(
     {
         **{"buyer": _STRING, "product": _STRING, "count": {"type": "integer"}, "price": {"type": "number"}},
         **{"order_date": _DATE, "paid": {"type": "boolean"}},
@@ -50,12 +50,12 @@ ORDER = _closed(
 )
 MOODS = ["angry", "calm", "joyful", "sad", "tired"]
 TOOLS = [
-    {"name": "book_trip", "parameters": _closed({"destination": _STRING, "date": _DATE})},
-    {"name": "get_weather", "parameters": _closed({"city": _STRING, "date": _DATE})},
-    {"name": "send_message", "parameters": _closed({"to": _STRING})},
+    {"name": "book_trip", "parameters": _object_schema({"destination": _STRING, "date": _DATE})},
+    {"name": "get_weather", "parameters": _object_schema({"city": _STRING, "date": _DATE})},
+    {"name": "send_message", "parameters": _object_schema({"to": _STRING})},
 ]
 CALL = {
-    "anyOf": [_closed({"name": {"const": tool["name"]}, "arguments": tool["parameters"]}) for tool in TOOLS],
+    "anyOf": [_object_schema({"name": {"const": tool["name"]}, "arguments": tool["parameters"]}) for tool in TOOLS],
 }
 WORDS = ["rainy", "Marlhaven"]
 
@@ -67,9 +67,9 @@ class Example:
     options: of the call; show: formats the result, by default its value
     """
 
-    shows: str
+    title: str
     prompt: str | list[dict[str, str]]
-    written: str
+    code: str
     make: Callable[[Model], Generator[Any]]
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     show: Callable[[Any], str] = lambda result: repr(result.value)
@@ -77,10 +77,10 @@ class Example:
 
 def examples() -> list[Example]:
     """Return the examples of the demo."""
-    return [*_of_passage(), *_of_prompts()]
+    return [*_passage_examples(), *_prompt_examples()]
 
 
-def _of_passage() -> list[Example]:
+def _passage_examples() -> list[Example]:
     """Return the examples about the passage."""
     from .. import Beam, generate
 
@@ -97,7 +97,7 @@ def _of_passage() -> list[Example]:
             f"{PASSAGE}\n\nWho bought the copper kettle? Quote the text.\nAnswer: ",
             "generate.extract(model, PASSAGE)",
             lambda model: generate.extract(model, PASSAGE),
-            show=_underlined,
+            show=_underline,
         ),
         Example(
             "a choice, and how likely each is",
@@ -116,7 +116,7 @@ def _of_passage() -> list[Example]:
     ]
 
 
-def _of_prompts() -> list[Example]:
+def _prompt_examples() -> list[Example]:
     """Return the examples without the passage."""
     from .. import generate
 
@@ -173,9 +173,9 @@ def demo(name: str | None) -> None:
 
     def since(began: float, compiled: float) -> str:
         """Format the seconds since a time. The one-time compilation of kernels is listed separately."""
-        once = compile_seconds() - compiled
-        apart = f", and {once:.1f} s once, to compile kernels" if once >= 0.05 else ""
-        return f"{time.perf_counter() - began - once:.2f} s{apart}"
+        compile_time = compile_seconds() - compiled
+        note = f", and {compile_time:.1f} s once, to compile kernels" if compile_time >= 0.05 else ""
+        return f"{time.perf_counter() - began - compile_time:.2f} s{note}"
 
     begin = time.perf_counter(), compile_seconds()
     model = load_model(name)
@@ -187,13 +187,13 @@ def demo(name: str | None) -> None:
             output = example.show(generator.run(example.prompt, **example.options))
         except OptionError as error:  # some chat templates ignore tools
             output = f"refused: {error}"
-        spent = since(*begin)
+        duration = since(*begin)
         options = "".join(f", {name}={_brief(value)}" for name, value in example.options.items())
-        click.secho(example.shows, bold=True)
+        click.secho(example.title, bold=True)
         click.echo(f"  prompt      {example.prompt!r}")
-        click.echo(f"  constraint  {example.written}(prompt{options})")
+        click.echo(f"  constraint  {example.code}(prompt{options})")
         click.echo(f"  output      {output}")
-        click.echo(f"  time        {spent}\n")
+        click.echo(f"  time        {duration}\n")
     click.echo("Next: trellm generate --help, with a model of your own.")
 
 
@@ -206,7 +206,7 @@ def _brief(option: Any) -> str:
     return f"Beam({option.width}, n={option.n})" if isinstance(option, Beam) else repr(option)
 
 
-def _underlined(result: Generation[Any]) -> str:
+def _underline(result: Generation[Any]) -> str:
     """Return the span in its passage, underlined if the terminal can."""
     span = result.value
     marked = click.style(PASSAGE[span.start : span.end], underline=True)

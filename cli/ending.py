@@ -34,7 +34,7 @@ class Interruption:
 
 
 @contextmanager
-def ending() -> Generator[Interruption]:
+def interruptible() -> Generator[Interruption]:
     """Let SIGTERM raise `Terminated` in a block. Outside of the main thread, signals are left unchanged."""
     state = Interruption()
 

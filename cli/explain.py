@@ -101,8 +101,8 @@ def _overview(constraint: ConstraintOptions, vocabulary: Vocabulary | None, limi
     from ..guides.regular_guide import RegularGuide
 
     if constraint.structure is not None:
-        written: Any = structure_of(constraint.structure).schema
-        schema = CompiledSchema(written, constraint.resources)
+        source: Any = structure_of(constraint.structure).schema
+        schema = CompiledSchema(source, constraint.resources)
         schema.check_has_instance()
         return str(Outline(schema, limit))
     guide = constraint.guide_of_text(vocabulary)
@@ -145,8 +145,8 @@ def _regular_lines(guide: RegularGuide, state: int, limit: int) -> list[str]:
     if not 0 <= state < len(minimal.dfa):
         raise click.UsageError(f"--state {state}: the states are 0 to {len(minimal.dfa) - 1}")
     ends = ", where the text may end" if minimal.dfa.is_accepting(state) else ""
-    ways = [f"  {label} -> {target}" for target, label in edge_labels(minimal.dfa, state)]
-    return [f"state {state}{ends}", *ways, f"expected: {guide.describe(minimal.states[state])}"]
+    transitions = [f"  {label} -> {target}" for target, label in edge_labels(minimal.dfa, state)]
+    return [f"state {state}{ends}", *transitions, f"expected: {guide.describe(minimal.states[state])}"]
 
 
 def _tokens(mask: Mask, vocabulary: Vocabulary) -> str:
@@ -159,8 +159,8 @@ def _tokens(mask: Mask, vocabulary: Vocabulary) -> str:
 
 
 def _draw(guide: Any, path: Path, limit: int) -> None:
-    drawn = guide.picture(max_states=limit)
-    writers = {".svg": drawn.to_svg, ".mmd": drawn.to_mermaid, ".dot": drawn.to_dot}
+    picture = guide.picture(max_states=limit)
+    writers = {".svg": picture.to_svg, ".mmd": picture.to_mermaid, ".dot": picture.to_dot}
     if path.suffix not in writers:
         raise click.UsageError(f"--picture {path}: the name must end in .svg, .mmd or .dot")
     text = writers[path.suffix]()

@@ -46,23 +46,25 @@ RESULT_KEYS = (
 class PromptLine:
     """One prompt for generators. record: its line, which the result repeats; place: its place, for errors"""
 
-    given: Any
+    prompt: Any
     record: dict[str, Any]
     place: str
 
     @property
     def text(self) -> str:
         """The prompt as shown on a page: the text, or token ids and messages as JSON."""
-        return self.given if isinstance(self.given, str) else json.dumps(self.given, ensure_ascii=False, default=repr)
+        return (
+            self.prompt if isinstance(self.prompt, str) else json.dumps(self.prompt, ensure_ascii=False, default=repr)
+        )
 
     @property
     def parts(self) -> list[Any] | None:
         """The images, audio and text of a text prompt; None for token ids and messages."""
-        given: Any = self.given
-        several = cast("list[Any]", given if isinstance(given, list) else [given])
-        return several if isinstance(several[-1], str) else None
+        prompt: Any = self.prompt
+        parts = cast("list[Any]", prompt if isinstance(prompt, list) else [prompt])
+        return parts if isinstance(parts[-1], str) else None
 
-    def behind(self, media: Sequence[Media]) -> PromptLine:
+    def with_media(self, media: Sequence[Media]) -> PromptLine:
         """Return the prompt with further images and audio before it. Raises click.UsageError for token ids and
         messages."""
         if not media:
@@ -72,13 +74,13 @@ class PromptLine:
                 f"{self.place} is not a text; --image and --audio need texts, in messages make them parts of the "
                 "content"
             )
-        return dataclasses.replace(self, given=[*media, *self.parts])
+        return dataclasses.replace(self, prompt=[*media, *self.parts])
 
     def texts(self, name: str) -> tuple[str, ...]:
         """Return the texts in a field of its line, one or a list; () for other values."""
-        found = self.record.get(name)
-        several = cast("list[Any]", found if isinstance(found, list) else [found])
-        return tuple(several) if all(isinstance(text, str) and text for text in several) else ()
+        value = self.record.get(name)
+        texts = cast("list[Any]", value if isinstance(value, list) else [value])
+        return tuple(texts) if all(isinstance(text, str) and text for text in texts) else ()
 
 
 def read_prompts(file: TextIO) -> list[PromptLine]:
@@ -93,14 +95,14 @@ def read_prompts(file: TextIO) -> list[PromptLine]:
         if not any(line.lstrip()[0] in '"[{' or _is_json(line) for _, line in lines):
             lines = [(number, json.dumps(line)) for number, line in lines]
         media = _MediaFiles(Path(file.name).parent)
-        found = [_prompt(file.name, number, line, media) for number, line in lines]
+        prompts = [_prompt(file.name, number, line, media) for number, line in lines]
     except UnicodeDecodeError as error:
         raise click.UsageError(f"{file.name} is not text in UTF-8 ({error.reason})") from None
     except OSError as error:
         raise click.UsageError(f"{file.name} cannot be read: {error.strerror}") from None
-    if not found:
+    if not prompts:
         raise click.UsageError(f"{file.name} has no prompts; write one JSON string or object on each line")
-    return found
+    return prompts
 
 
 def _is_json(line: str) -> bool:
@@ -116,7 +118,7 @@ class _MediaFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._found: dict[tuple[str, str], Media] = {}
+        self._media: dict[tuple[str, str], Media] = {}
 
     def of(self, kind: str, path: Any, place: str) -> Media:
         """Return the image or audio of a file. Raises ImageError, AudioError, and click.UsageError for a path of
@@ -125,9 +127,9 @@ class _MediaFiles:
 
         if not isinstance(path, str):
             raise click.UsageError(f"{place}: the {kind} is {shown(path)}; expected the path of its file")
-        if (kind, path) not in self._found:
-            self._found[kind, path] = KINDS[kind].of(self._folder / path, f"{place}: the {kind} {path!r}")
-        return self._found[kind, path]
+        if (kind, path) not in self._media:
+            self._media[kind, path] = KINDS[kind].of(self._folder / path, f"{place}: the {kind} {path!r}")
+        return self._media[kind, path]
 
     def within(self, value: Any, place: str) -> Any:
         """Return messages with the files in their parts read, and other values unchanged. Raises the errors of `of`."""
@@ -135,16 +137,18 @@ class _MediaFiles:
             return [self.within(each, place) for each in cast("list[Any]", value)]
         if not isinstance(value, dict):
             return value
-        found = cast("dict[str, Any]", value)
-        kind = found.get("type")
+        part = cast("dict[str, Any]", value)
+        kind = part.get("type")
         if kind in ("image", "audio"):
-            return found | {kind: self.of(kind, found.get(kind), place)}
-        return found | {"content": self.within(found["content"], place)} if "content" in found else found
+            return part | {kind: self.of(kind, part.get(kind), place)}
+        return part | {"content": self.within(part["content"], place)} if "content" in part else part
 
 
 def _prompt(name: str, number: int, line: str, media: _MediaFiles) -> PromptLine:
     try:
-        value: Any = json.loads(line, parse_constant=_no_number, parse_float=_finite, object_pairs_hook=_named_once)
+        value: Any = json.loads(
+            line, parse_constant=_refuse_constant, parse_float=_parse_float, object_pairs_hook=_unique_members
+        )
     except (ValueError, RecursionError) as error:
         raise click.UsageError(f"{name}, line {number} is not JSON ({error}); expected {_EXAMPLE}") from None
     record = cast("dict[str, Any]", value) if isinstance(value, dict) else {"prompt": value}
@@ -153,35 +157,35 @@ def _prompt(name: str, number: int, line: str, media: _MediaFiles) -> PromptLine
     # results repeat the record, so it must be valid text
     if lone_surrogate(json.dumps(record, ensure_ascii=False)) >= 0:
         raise click.UsageError(f"{name}, line {number} has a lone surrogate, such as \\ud800, which is no character")
-    taken = [key for key in RESULT_KEYS if key in record]
-    if taken:
-        raise click.UsageError(f"{name}, line {number} already has {taken[0]!r}, which the result needs; rename it")
+    conflicts = [key for key in RESULT_KEYS if key in record]
+    if conflicts:
+        raise click.UsageError(f"{name}, line {number} already has {conflicts[0]!r}, which the result needs; rename it")
     from ..engine.prompts.arguments import check_prompt
 
     place = f"{name}, line {number}"
-    given = media.within(record["prompt"], place)
-    several: list[Media] = []
+    prompt = media.within(record["prompt"], place)
+    placed: list[Media] = []
     for kind, member in (("image", "images"), ("audio", "audio")):
         named: Any = record.get(member, [])
         paths = cast("list[Any]", named if isinstance(named, list) else [named])
-        several += (media.of(kind, path, place) for path in paths)
-    return PromptLine(check_prompt(given, f"{place}: the prompt"), record, place).behind(several)
+        placed += (media.of(kind, path, place) for path in paths)
+    return PromptLine(check_prompt(prompt, f"{place}: the prompt"), record, place).with_media(placed)
 
 
-def _named_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_members(members: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(members)
     if len(found) < len(members):
         raise ValueError(f"duplicate name {repeated_name(members)!r} in an object")
     return found
 
 
-def _no_number(text: str) -> float:
+def _refuse_constant(text: str) -> float:
     raise ValueError(f"{text} is not a finite JSON number")
 
 
-def _finite(text: str) -> float:
+def _parse_float(text: str) -> float:
     value = float(text)
-    return value if math.isfinite(value) else _no_number(text)
+    return value if math.isfinite(value) else _refuse_constant(text)
 
 
 _EXAMPLE = '"a prompt" or {"prompt": "a prompt", "id": 7}, where lists are token ids or messages'
@@ -303,7 +307,7 @@ class Output:
         except (OSError, ValueError) as error:  # a path with a null byte raises ValueError
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise click.UsageError(f"{option} {path} cannot be written: {reason}") from None
-        self._is_there = False
+        self._has_replaced = False
 
     def _open(self) -> TextIO:
         place = self._partial if self._is_replaced else self._target
@@ -320,9 +324,9 @@ class Output:
             return
         self._file.write(line + "\n")
         self._file.flush()
-        if not self._is_there:
+        if not self._has_replaced:
             self._partial.replace(self._target)
-            self._is_there = True
+            self._has_replaced = True
 
     def finish(self, lines: Iterable[str]) -> None:
         """Replace all lines by the final ones, if there are any."""
@@ -330,8 +334,8 @@ class Output:
         if not text:
             return
         self._file.close()
-        with self._open() as whole:
-            whole.write(text)
+        with self._open() as file:
+            file.write(text)
         if self._is_replaced:
             self._partial.replace(self._target)
 
@@ -388,7 +392,7 @@ class ResumedRun:
         A truncated last line is dropped, and a prompt with too few texts is run again. Raises click.UsageError if the
         file contains anything but results of these prompts.
         """
-        found = cls(prompts)
+        run = cls(prompts)
         lines = [] if path is None else _lines(path)
         places: dict[str, deque[int]] = defaultdict(deque)
         for number, prompt in enumerate(prompts):
@@ -401,10 +405,10 @@ class ResumedRun:
                     f"--resume: line {line_number} of {path} is not a result of these prompts and options; repeat the "
                     "command of the run that wrote it, or name another file"
                 )
-            found.done.setdefault(place.popleft(), []).append(line)
-        found.done = {number: lines for number, lines in sorted(found.done.items()) if len(lines) == samples}
-        found.left = [number for number in range(len(prompts)) if number not in found.done]
-        return found
+            run.done.setdefault(place.popleft(), []).append(line)
+        run.done = {number: lines for number, lines in sorted(run.done.items()) if len(lines) == samples}
+        run.left = [number for number in range(len(prompts)) if number not in run.done]
+        return run
 
     @property
     def running(self) -> list[PromptLine]:
@@ -412,15 +416,15 @@ class ResumedRun:
         return [self.prompts[number] for number in self.left]
 
     @property
-    def kept(self) -> list[str]:
+    def done_lines(self) -> list[str]:
         """The lines of finished prompts, in order."""
         return [line for lines in self.done.values() for line in lines]
 
     def lines(self, results: Iterable[Any]) -> Iterator[str]:
         """Yield the lines of all prompts in order, including new results."""
-        came = dict(zip(self.left, results, strict=True))
+        new_results = dict(zip(self.left, results, strict=True))
         for number, prompt in enumerate(self.prompts):
-            yield from self.done[number] if number in self.done else result_lines([prompt], [came[number]])
+            yield from self.done[number] if number in self.done else result_lines([prompt], [new_results[number]])
 
 
 def _lines(path: str) -> list[str]:
@@ -451,4 +455,4 @@ def _key_of_result(line: str) -> str:
     if not isinstance(value, dict) or "output" not in value:
         return ""
     result = cast("dict[str, Any]", value)
-    return _key({name: said for name, said in result.items() if name not in RESULT_KEYS}, result.get("sample"))
+    return _key({name: member for name, member in result.items() if name not in RESULT_KEYS}, result.get("sample"))

@@ -33,7 +33,7 @@ _FLAGS = {
     )
 } | {"max_states": "--limit"}
 """Flags by option names that are not English words. They are replaced anywhere."""
-_GIVEN = {
+_FLAGS_BEFORE_VALUES = {
     name: flag_of(name)
     for name in (
         *("parallel", "attempts", "particles", "ess", "resampling", "seed", "stop", "include", "draft", "after"),
@@ -68,20 +68,20 @@ _PHRASES = {
     "in `resources={uri: schema}`": "as --resources [URI=]FILE",
 }
 _SEARCH = re.compile(r"search=(Exact|SMC|Importance)\([^()]*\)")
-_NAME = re.compile(rf"\b({'|'.join(_FLAGS)})\b(=)?|\b({'|'.join(_GIVEN)})=(?=[^=\s])")
+_NAME = re.compile(rf"\b({'|'.join(_FLAGS)})\b(=)?|\b({'|'.join(_FLAGS_BEFORE_VALUES)})=(?=[^=\s])")
 
 
 def in_flags(message: str) -> str:
     """Replace Python options in an error's message by flags."""
-    for phrase, said in _PHRASES.items():
-        message = message.replace(phrase, said)
+    for phrase, replacement in _PHRASES.items():
+        message = message.replace(phrase, replacement)
     return _NAME.sub(_flag, _SEARCH.sub(lambda found: f"--search {found[1].lower()}", message))
 
 
-def _flag(found: re.Match[str]) -> str:
-    if found[3]:
-        return f"{_GIVEN[found[3]]} "
-    return f"{_FLAGS[found[1]]} " if found[2] else _FLAGS[found[1]]
+def _flag(match: re.Match[str]) -> str:
+    if match[3]:
+        return f"{_FLAGS_BEFORE_VALUES[match[3]]} "
+    return f"{_FLAGS[match[1]]} " if match[2] else _FLAGS[match[1]]
 
 
 def with_options(command: Command, options: Sequence[Callable[[Any], Any]]) -> Command:
@@ -97,7 +97,7 @@ def grouped(kind: type[Any], name: str, options: Sequence[Callable[[Any], Any]])
     kind: a dataclass of these options, and of others if the subcommand has them
     """
 
-    def decorated(function: Any) -> Any:
+    def decorate(function: Any) -> Any:
         @wraps(function)
         def command(*args: Any, **others: Any) -> Any:
             value = kind(**{each.name: others.pop(each.name) for each in fields(kind) if each.name in others})
@@ -105,7 +105,7 @@ def grouped(kind: type[Any], name: str, options: Sequence[Callable[[Any], Any]])
 
         return with_options(command, options)
 
-    return decorated
+    return decorate
 
 
 class NumberType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
@@ -145,9 +145,9 @@ class BiasType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
         """Parse a token and a number."""
         if isinstance(value, tuple):
             return value  # pyright: ignore[reportUnknownVariableType]
-        token, equals, added = value.rpartition("=")
+        token, equals, bias = value.rpartition("=")
         try:
-            number = float(added)
+            number = float(bias)
         except ValueError:
             number = math.nan
         if not equals or not token or math.isnan(number):

@@ -17,7 +17,7 @@ from ..checks import shown
 from ..engine.loading_options import LoadingOptions
 from ..errors import TrellmError
 from .constraint import ConstraintOptions, constraint_options
-from .ending import Interruption, ending
+from .ending import Interruption, interruptible
 from .files import (
     Output,
     PromptLine,
@@ -65,7 +65,7 @@ class ChatOptions:
     def prompts(self, prompts: list[PromptLine]) -> list[PromptLine]:
         """Return the prompts, with texts converted to chats if requested."""
         return [
-            replace(each, given=[{"role": "user", "content": _content(each.parts)}])
+            replace(each, prompt=[{"role": "user", "content": _content(each.parts)}])
             if self.is_on and each.parts is not None
             else each
             for each in prompts
@@ -116,14 +116,14 @@ def chat_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @functools.wraps(command)
     def with_chats(*args: Any, chat: bool, of_chats: list[Any] | None, **others: Any) -> Any:
-        given = {name: others.pop(name) for name in ("after", "thinking", "tools")}
+        chosen = {name: others.pop(name) for name in ("after", "thinking", "tools")}
         pair, is_bare = others.pop("frame"), others.pop("no_frame")
         named = [name for name in ("sentence", "reasoning") if others.pop(name)]
         if (pair is not None) + len(named) + is_bare > 1:
             flags = "--frame, --sentence, --reasoning and --no-frame"
             raise click.UsageError(f"{flags} exclude each other; leave all but one out")
-        framed: Any = None if is_bare else named[0] if named else pair or "auto"
-        return command(*args, chatting=ChatOptions(chat, documents=of_chats, frame=framed, **given), **others)
+        frame: Any = None if is_bare else named[0] if named else pair or "auto"
+        return command(*args, chatting=ChatOptions(chat, documents=of_chats, frame=frame, **chosen), **others)
 
     return with_chats
 
@@ -132,10 +132,10 @@ def _read_list(context: click.Context, parameter: click.Parameter, path: str | N
     text = read_file(context, parameter, path)
     if path is None or text is None:
         return None
-    found: Any = json_of(text, path)
-    if not isinstance(found, list):
+    value: Any = json_of(text, path)
+    if not isinstance(value, list):
         raise click.BadParameter(f"{path!r} holds no JSON list")
-    return cast("list[Any]", found)
+    return cast("list[Any]", value)
 
 
 _RECORDING = (
@@ -223,9 +223,9 @@ _ASKING = (
             type=click.Path(dir_okay=False),
             multiple=True,
             metavar="FILE",
-            help=f"{said} of every prompt; repeatable. Lines of --prompts have their own as {member}.",
+            help=f"{about} of every prompt; repeatable. Lines of --prompts have their own as {member}.",
         )
-        for flag, said, member in (
+        for flag, about, member in (
             ("--image", "An image before the text", '"images"'),
             ("--audio", "Audio after the images", '"audio"'),
         )
@@ -251,17 +251,17 @@ class PromptOptions:
     def read(self) -> list[PromptLine]:
         """Read all prompts with images and audio. Raises UsageError, ImageError, AudioError."""
         if self.prompt is not None:
-            asked = [PromptLine(self.prompt, {"prompt": self.prompt}, "--prompt")]
+            lines = [PromptLine(self.prompt, {"prompt": self.prompt}, "--prompt")]
         else:
             assert self.prompts is not None
-            asked = read_prompts(self.prompts)
+            lines = read_prompts(self.prompts)
         if not self.image and not self.audio:
-            return asked
+            return lines
         from ..engine.media import KINDS
 
-        named = [("image", path) for path in self.image] + [("audio", path) for path in self.audio]
-        media = [KINDS[kind].of(Path(path), f"--{kind} {path}") for kind, path in named]
-        return [each.behind(media) for each in asked]
+        files = [("image", path) for path in self.image] + [("audio", path) for path in self.audio]
+        media = [KINDS[kind].of(Path(path), f"--{kind} {path}") for kind, path in files]
+        return [each.with_media(media) for each in lines]
 
 
 _AIMING = (
@@ -334,7 +334,7 @@ class DecodingOptions:
         """Raise UsageError for a draft model without drafting."""
         if self.draft is not None and self.no_draft:
             raise click.UsageError(f"--draft {self.draft} and --no-draft exclude each other; leave one of them out")
-        if self.draft is not None and not searching.reads_drafts:
+        if self.draft is not None and not searching.uses_drafts:
             raise click.UsageError(f"--draft {self.draft} has no effect with --beams or --search; leave it out")
 
     def options(self) -> dict[str, Any]:
@@ -412,24 +412,24 @@ def generate(
     decoding.check(searching)
     if describe and constraint.structure is None:
         raise click.UsageError("--describe belongs to --schema or --pydantic, which are missing")
-    asked = asking.read()
-    _check_documents(asked, constraint.document_field, asking.prompts, searching.samples)
-    asked = chatting.prompts(asked)
+    lines = asking.read()
+    _check_documents(lines, constraint.document_field, asking.prompts, searching.samples)
+    lines = chatting.prompts(lines)
     options = {**aiming.options(), **searching.options(), **decoding.options(), **chatting.options()}
     _check({**options, **recording.options()})
     if decoding.draft is not None:
         options["draft"] = load_model(decoding.draft, loading)
     is_plain = asking.prompt is not None and recording.out is None
-    load = partial(_loaded, name, loading, memory)
+    load = partial(_load, name, loading, memory)
     if is_plain and searching.samples == 1 and recording.diagnose is None:
-        return _print_stream(lambda: _generator(load(), constraint, chatting, describe), asked[0].given, options)
-    resumed = ResumedRun.of(asked, recording.out if recording.resume else None, searching.samples)
-    begin = partial(_running, load, resumed.running, constraint, chatting, describe)
-    return _recorded(recording, resumed, begin, options, is_plain)
+        return _print_stream(lambda: _generator(load(), constraint, chatting, describe), lines[0].prompt, options)
+    resumed = ResumedRun.of(lines, recording.out if recording.resume else None, searching.samples)
+    begin = partial(_prepare_run, load, resumed.running, constraint, chatting, describe)
+    return _record(recording, resumed, begin, options, is_plain)
 
 
-def _recorded(
-    recording: ResultOptions, resumed: ResumedRun, begin: Callable[[], Running], options: dict[str, Any], is_plain: bool
+def _record(
+    recording: ResultOptions, resumed: ResumedRun, begin: Callable[[], Run], options: dict[str, Any], is_plain: bool
 ) -> int:
     """Generate the remaining texts into the result files, which are opened before a model is loaded. Return the exit
     code."""
@@ -440,13 +440,13 @@ def _recorded(
     with ExitStack() as files:
         output = files.enter_context(writing("-" if recording.out is None else recording.out))
         report = None if recording.diagnose is None else files.enter_context(writing(recording.diagnose, "--diagnose"))
-        output.begin(resumed.kept)
-        end = files.enter_context(ending())
-        keep = partial(_keep, resumed, output, report, is_plain)
-        return _run(begin(), resumed.running, options | recording.options(), end, output, keep)
+        output.begin(resumed.done_lines)
+        end = files.enter_context(interruptible())
+        write = partial(_write_results, resumed, output, report, is_plain)
+        return _run(begin(), resumed.running, options | recording.options(), end, output, write)
 
 
-def _keep(
+def _write_results(
     resumed: ResumedRun,
     output: Output | StandardOutput,
     report: Output | StandardOutput | None,
@@ -468,7 +468,7 @@ def _check(options: dict[str, Any]) -> None:
     Options.of(RunOptions, options)
 
 
-def _loaded(name: str | None, loading: LoadingOptions, memory: int | None) -> Model:
+def _load(name: str | None, loading: LoadingOptions, memory: int | None) -> Model:
     """Load the named model, or the small one. memory: bytes of its engine"""
     from ..engine.engine import Engine
 
@@ -495,44 +495,44 @@ def _generator(
     if isinstance(guide, guides.SubstringGuide):
         return Extractor(model, guide, limits=limits, after=after, frame=frame)
     description = prompts.describe(constraint.structure) if is_described else ""
-    about: Any = {"frame": frame, "natural": constraint.natural, "description": description}
-    return Generator(model, guide, limits=limits, after=after, **about)
+    options: Any = {"frame": frame, "natural": constraint.natural, "description": description}
+    return Generator(model, guide, limits=limits, after=after, **options)
 
 
-Running = Callable[["Options", "Told"], list[Any]]
+Run = Callable[["Options", "Told"], list[Any]]
 """A function that generates for all prompts, and reports each finished text."""
 
 
-def _running(
+def _prepare_run(
     load: Callable[[], Model],
-    asked: Sequence[PromptLine],
+    lines: Sequence[PromptLine],
     constraint: ConstraintOptions,
     chatting: ChatOptions,
     is_described: bool,
-) -> Running:
+) -> Run:
     """Return a run with one generator for all prompts, or with one for each document, shared by its prompts."""
     from ..engine.engine import run_together
     from ..engine.prompts.arguments import prompts_of
 
-    model, prompts = load(), prompts_of([line.given for line in asked]).items
+    model, prompts = load(), prompts_of([line.prompt for line in lines]).items
     if constraint.document_field is None:
         generator = _generator(model, constraint, chatting, is_described)
         return partial(generator.run_texts, prompts)
-    made: dict[tuple[str, ...], Generator[Any]] = {}
+    generators: dict[tuple[str, ...], Generator[Any]] = {}
     pairs: list[tuple[Generator[Any], Any]] = []
-    for line, prompt in zip(asked, prompts, strict=True):
+    for line, prompt in zip(lines, prompts, strict=True):
         documents = line.texts(constraint.document_field)
-        if documents not in made:
-            own = replace(constraint, document_field=None, documents=documents)
+        if documents not in generators:
+            with_documents = replace(constraint, document_field=None, documents=documents)
             try:
-                made[documents] = _generator(model, own, chatting, is_described)
+                generators[documents] = _generator(model, with_documents, chatting, is_described)
             except TrellmError as error:
                 raise click.UsageError(f"{line.place}, field {constraint.document_field!r}: {error}") from None
-        pairs.append((made[documents], prompt))
+        pairs.append((generators[documents], prompt))
     return partial(run_together, pairs)
 
 
-def _check_documents(asked: Sequence[PromptLine], name: str | None, prompts: TextIO | None, samples: int) -> None:
+def _check_documents(lines: Sequence[PromptLine], name: str | None, prompts: TextIO | None, samples: int) -> None:
     """Raise UsageError for lines without the field of documents."""
     if name is None:
         return
@@ -540,11 +540,11 @@ def _check_documents(asked: Sequence[PromptLine], name: str | None, prompts: Tex
         raise click.UsageError(f"--extract-field {name} names a field of the lines of --prompts, which is missing")
     if samples > 1:
         raise click.UsageError("--extract-field gives one quotation for each prompt; leave the number of samples out")
-    for prompt in asked:
+    for prompt in lines:
         if not prompt.texts(name):
-            given = shown(prompt.record[name]) if name in prompt.record else "nothing"
+            value = shown(prompt.record[name]) if name in prompt.record else "nothing"
             raise click.UsageError(
-                f"{prompt.place} has {given} in the field {name!r} of --extract-field; expected a text, or a list of "
+                f"{prompt.place} has {value} in the field {name!r} of --extract-field; expected a text, or a list of "
                 "texts, to quote from"
             )
 
@@ -576,7 +576,7 @@ def _warn(results: list[Any]) -> None:
 
 def _print_stream(make: Callable[[], Generator[Any]], prompt: Prompt, options: dict[str, Any]) -> int:
     """Write a text as it comes. Return the exit code."""
-    with ending():
+    with interruptible():
         pieces = make().stream(prompt, **options)
         try:
             for piece in pieces:
@@ -587,12 +587,12 @@ def _print_stream(make: Callable[[], Generator[Any]], prompt: Prompt, options: d
 
 
 def _run(
-    run: Running,
+    run: Run,
     prompts: list[PromptLine],
     options: dict[str, Any],
     end: Interruption,
     output: Output | StandardOutput,
-    keep: Callable[[list[Any]], None],
+    write: Callable[[list[Any]], None],
 ) -> int:
     """Generate, and keep finished results, whatever ends the run. Return the exit code."""
     from ..engine.options import Options, RunOptions
@@ -600,19 +600,19 @@ def _run(
 
     chosen = Options.of(RunOptions, options)
 
-    def told(number: int, sample: int, result: Generation[Any]) -> None:
+    def on_result(number: int, sample: int, result: Generation[Any]) -> None:
         output.add(result_line(prompts[number], sample if chosen.search.n > 1 else None, result))
 
     try:
-        keep(run(chosen, told))
+        write(run(chosen, on_result))
         return 0
     except Interrupted as interrupt:
         click.echo(f"trellm: {end.word}; {finished_of(interrupt.finished)}, and are kept", err=True)
-        keep(interrupt.finished)
+        write(interrupt.finished)
         return end.code
     except Exception as error:
         finished: list[Any] | None = getattr(error, "finished", None)
         if finished is not None and any(finished):
             click.echo(f"trellm: {finished_of(finished)} before this, and are kept:", err=True)
-            keep(finished)
+            write(finished)
         raise

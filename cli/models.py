@@ -18,7 +18,7 @@ from ..engine.downloads.hub import cached_models
 from ..engine.downloads.registry import REGISTRY, hub_file, pulled_file, pulled_path
 from ..engine.loading_options import LoadingOptions
 from ..errors import OptionError
-from .ending import ending
+from .ending import interruptible
 from .flags import Command, grouped, in_flags
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ def check_model(name: str | None, loading: LoadingOptions) -> None:
         raise click.UsageError("--dtype needs a model that is named; the small model of the package runs in float32")
     if name is not None and name.startswith(ZIP) and (loading.device or loading.dtype):
         raise click.UsageError("--device and --dtype need a model of transformers; ziplm has neither")
-    kept = loading.kv_cache_dtype != "auto"
-    given = {"--weights": loading.weights, "--kv-cache-dtype": kept, "--lora-modules": loading.adapters}
-    for flag, is_given in given.items():
+    has_cache_dtype = loading.kv_cache_dtype != "auto"
+    options = {"--weights": loading.weights, "--kv-cache-dtype": has_cache_dtype, "--lora-modules": loading.adapters}
+    for flag, is_given in options.items():
         if is_given and (name is None or name.startswith(ZIP)):
             raise click.UsageError(f"{flag} needs a model of transformers that is named")
     if name is not None and not os.path.exists(os.path.expanduser(name)):
@@ -120,7 +120,7 @@ def known_bytes(name: str | None) -> int | None:
         return sum(file.stat().st_size for file in [*place.glob("*.safetensors"), *place.glob("*.bin")]) or None
     if place is not None and place.is_file():
         return place.stat().st_size
-    return next((each.size for each in _found() if each.name == (name or SMALL)), None)
+    return next((each.size for each in _listed_models() if each.name == (name or SMALL)), None)
 
 
 def _zip_model(path: str) -> Model:
@@ -155,22 +155,22 @@ def list_models(as_json: bool) -> None:
 
     Sizes are megabytes, in JSON bytes.
     """
-    found = _found()
+    models = _listed_models()
     if as_json:
-        click.echo(json.dumps([asdict(model) for model in found], ensure_ascii=False, indent=2))
+        click.echo(json.dumps([asdict(model) for model in models], ensure_ascii=False, indent=2))
         return
-    width = max(len(model.name) for model in found)
-    for model in found:
+    width = max(len(model.name) for model in models)
+    for model in models:
         note = "default" if model.source == "package" else model.source
         revision = f"  (revision {model.revision})" if model.revision else ""
         click.echo(f"{model.name:{width}}  {model.size / 1e6:10,.1f} MB  {note:7}  {model.path}{revision}")
-    pulled = {model.name for model in found}
+    pulled = {model.name for model in models}
     for row in REGISTRY.values():
         if row.name not in pulled:
             click.echo(f"trellm pull {row.name} fetches {row.about}: {row.size / 1e6:,.0f} MB, {row.licence}")
 
 
-def _found() -> list[ListedModel]:
+def _listed_models() -> list[ListedModel]:
     size = sum(file.stat().st_size for file in SMALL_FOLDER.iterdir())
     pulled = [(row, place) for row in REGISTRY.values() if (place := pulled_path(row)) is not None]
     return [
@@ -181,10 +181,10 @@ def _found() -> list[ListedModel]:
 
 
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
-_KNOWN = "; ".join(f"{row.name}: {row.about}, {row.size / 1e6:,.0f} MB, {row.licence}" for row in REGISTRY.values())
+_NAMES = "; ".join(f"{row.name}: {row.about}, {row.size / 1e6:,.0f} MB, {row.licence}" for row in REGISTRY.values())
 
 
-@click.command(epilog=f"Names: {_KNOWN}.")
+@click.command(epilog=f"Names: {_NAMES}.")
 @click.argument("name")
 @click.option("--revision", help="A branch, a tag or a commit of a model of the Hub.")
 @click.option("--force", is_flag=True, help="Fetch the model again, even if it is there.")
@@ -200,11 +200,11 @@ def pull(name: str, revision: str | None, force: bool) -> int:
     or else in the user's cache ($XDG_CACHE_HOME/trellm or ~/.cache/trellm). `owner/repo` and `owner/repo:FILE.gguf` are
     downloaded from the Hugging Face Hub into its own cache.
     """
-    with ending() as end:
+    with interruptible() as end:
         try:
             _pull(name, revision, force)
         except KeyboardInterrupt:  # by either signal
-            _tell(end.word)
+            _echo(end.word)
             return end.code
     return 0
 
@@ -215,7 +215,7 @@ def _pull(name: str, revision: str | None, force: bool) -> None:
     if model is not None:
         if revision is not None:
             raise click.UsageError(f"--revision is for models of the Hub; {name} is pinned to {model.version}")
-        place, is_new = wheels.pull(model, force=force, bars=bars, notify=_tell)
+        place, is_new = wheels.pull(model, force=force, bars=bars, notify=_echo)
         click.echo(f"{name} is {'pulled' if is_new else 'there already, nothing was fetched'}: {place}")
     else:
         repository, file = of_hub or (name, None)
@@ -227,8 +227,8 @@ def _pull(name: str, revision: str | None, force: bool) -> None:
         place = hub.pull(repository, file, revision=revision, force=force, bars=bars)
         click.echo(f"{name} is there: {place}")
     if (model is not None or of_hub is not None) and find_spec("gguf") is None:
-        _tell("to run it, the package gguf is needed: pip install 'trellm[gguf]'")
+        _echo("to run it, the package gguf is needed: pip install 'trellm[gguf]'")
 
 
-def _tell(message: str) -> None:
+def _echo(message: str) -> None:
     click.echo(f"trellm: {message}", err=True)

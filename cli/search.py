@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..engine.search import Beam, Search, Target
 
 
-_OF_SEARCH = {"attempts": "exact", "parallel": "exact", "particles": "smc", "ess": "smc", "resampling": "smc"}
+_SEARCH_OF_OPTION = {"attempts": "exact", "parallel": "exact", "particles": "smc", "ess": "smc", "resampling": "smc"}
 _CONTROLS = ("no_repeat_ngram_size", "repetition_penalty", "min_tokens", "frequency_penalty", "presence_penalty")
 
 
@@ -33,23 +33,23 @@ class SearchOptions:
     samples: int
 
     @property
-    def reads_drafts(self) -> bool:
+    def uses_drafts(self) -> bool:
         """True if texts are generated token by token, so that drafts apply."""
         return self.width is None and self.kind is None
 
     def options(self) -> dict[str, Any]:
         """Return options of a call. The search is greedy by default."""
-        return {"search": self._search(), **_given(self.controls)}
+        return {"search": self._search(), **_without_none(self.controls)}
 
     def _search(self) -> Search | Beam | Target:
         from ..engine.search import Beam, Greedy, Sample
 
-        random, beams, drawing = _given(self.random), _given(self.beams), _given(self.drawing)
+        random, beams, drawing = _without_none(self.random), _without_none(self.beams), _without_none(self.drawing)
         if random.get("temperature") == 0:
             if self.kind is not None or self.samples > 1:
-                said = f"-n {self.samples}" if self.kind is None else f"--search {self.kind}"
+                flag = f"-n {self.samples}" if self.kind is None else f"--search {self.kind}"
                 raise click.UsageError(
-                    f"{said} samples texts, but --temperature 0 always takes the likeliest tokens; leave one of them "
+                    f"{flag} samples texts, but --temperature 0 always takes the likeliest tokens; leave one of them "
                     "out"
                 )
             random = {}  # ineffective in greedy search
@@ -60,7 +60,7 @@ class SearchOptions:
                 )
             return self._target(self.kind, random, drawing)
         if drawing:
-            raise click.UsageError(f"{_flags(drawing)} needs --search {_OF_SEARCH[next(iter(drawing))]}")
+            raise click.UsageError(f"{_flags(drawing)} needs --search {_SEARCH_OF_OPTION[next(iter(drawing))]}")
         if self.width is not None:
             if random:
                 raise click.UsageError(
@@ -76,8 +76,8 @@ class SearchOptions:
         from ..engine.search import SMC, Exact, Importance
 
         for name in drawing:
-            if _OF_SEARCH[name] != kind:
-                raise click.UsageError(f"{_flags({name: None})} needs --search {_OF_SEARCH[name]}")
+            if _SEARCH_OF_OPTION[name] != kind:
+                raise click.UsageError(f"{_flags({name: None})} needs --search {_SEARCH_OF_OPTION[name]}")
         if kind == "exact":
             return Exact(self.samples, **drawing, **random)
         return SMC(n=self.samples, **drawing, **random) if kind == "smc" else Importance(self.samples, **random)
@@ -86,12 +86,12 @@ class SearchOptions:
 def _option(name: str, option: NumberOption) -> Callable[[Any], Any]:
     """Return the flag of an option of `Sample` or `Beam`."""
     if name == "temperature":
-        said = f"{option.about} [default: 0, the likeliest tokens]"
-        return click.option("--temperature", "--temp", type=NumberType(0, option.most), help=said)
-    said = f"{option.about} Needs --beams." if name in BEAM_OPTIONS else option.about
+        about = f"{option.about} [default: 0, the likeliest tokens]"
+        return click.option("--temperature", "--temp", type=NumberType(0, option.most), help=about)
+    about = f"{option.about} Needs --beams." if name in BEAM_OPTIONS else option.about
     numbers = NumberType(option.least, option.most, above=option.is_open)
     kind = click.IntRange(int(option.least)) if option.is_whole else numbers
-    return click.option(flag_of(name), type=kind, help=said)
+    return click.option(flag_of(name), type=kind, help=about)
 
 
 _OPTIONS = (
@@ -178,7 +178,7 @@ def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
             {name: others.pop(name) for name in SAMPLE_OPTIONS},
             {name: others.pop(name) for name in BEAM_OPTIONS} | {"early_stopping": stopping},
             {name: others.pop(name) for name in _CONTROLS} | {"logit_bias": _biases(others.pop("logit_bias"))},
-            {name: others.pop(name) for name in _OF_SEARCH},
+            {name: others.pop(name) for name in _SEARCH_OF_OPTION},
             others.pop("target"),
             width,
             samples,
@@ -196,7 +196,7 @@ def _biases(pairs: Sequence[tuple[int | str, float]]) -> dict[int | str, float] 
     return dict(pairs) or None
 
 
-def _given(options: dict[str, Any]) -> dict[str, Any]:
+def _without_none(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 

@@ -19,7 +19,7 @@ import click
 
 from ..engine.loading_options import LoadingOptions
 from ..errors import OptionError
-from .ending import ending
+from .ending import interruptible
 from .flags import NumberType, SizeType, grouped
 from .models import SMALL, ZIP, check_model, is_small, known_bytes, load_model, loading_options, threads_option
 from .warmup import warm
@@ -53,69 +53,69 @@ class NamedModel:
     text: str | None
 
     @classmethod
-    def of(cls, given: str) -> NamedModel:
+    def of(cls, argument: str) -> NamedModel:
         """Parse NAME=MODEL, or MODEL, which is also its name. An existing path is a MODEL."""
-        name, sign, text = given.partition("=")
-        if not sign or given.startswith(ZIP) or os.path.exists(os.path.expanduser(given)):
-            name = text = given
+        name, sign, text = argument.partition("=")
+        if not sign or argument.startswith(ZIP) or os.path.exists(os.path.expanduser(argument)):
+            name = text = argument
         if not (name and text):
-            raise click.UsageError(f"{given!r}: expected MODEL or NAME=MODEL, as in chat=Qwen/Qwen3-8B")
+            raise click.UsageError(f"{argument!r}: expected MODEL or NAME=MODEL, as in chat=Qwen/Qwen3-8B")
         return cls(name, None if is_small(text) else text)
 
 
-def _named(given: tuple[str, ...], name: str | None) -> list[NamedModel]:
+def _named_models(arguments: tuple[str, ...], name: str | None) -> list[NamedModel]:
     """Return the models of the command line. name: name of the first one"""
-    found = [NamedModel.of(each) for each in given or (SMALL,)]
-    if name is not None and given and found[0].name != given[0]:
-        raise click.UsageError(f"--name {name} and {given[0]}: both name the first model; leave one out")
-    return found if name is None else [replace(found[0], name=name), *found[1:]]
+    models = [NamedModel.of(each) for each in arguments or (SMALL,)]
+    if name is not None and arguments and models[0].name != arguments[0]:
+        raise click.UsageError(f"--name {name} and {arguments[0]}: both name the first model; leave one out")
+    return models if name is None else [replace(models[0], name=name), *models[1:]]
 
 
-def _adapters(given: tuple[str, ...], several: list[NamedModel]) -> dict[str, dict[str, str]]:
+def _adapters(arguments: tuple[str, ...], models: list[NamedModel]) -> dict[str, dict[str, str]]:
     """Return the paths of adapters by model and name."""
-    found: dict[str, dict[str, str]] = {}
-    for each in given:
-        base, name, place = _adapter(each, several)
-        if not (name and place) or any(name in there for there in found.values()):
+    adapters: dict[str, dict[str, str]] = {}
+    for each in arguments:
+        base, name, place = _adapter(each, models)
+        if not (name and place) or any(name in paths for paths in adapters.values()):
             raise click.UsageError(
                 f"--lora-modules {each!r}: expected NAME=PLACE, as in sql=adapters/sql, with each name once"
             )
-        if base not in [model.name for model in several]:
+        if base not in [model.name for model in models]:
             raise click.UsageError(f"--lora-modules {each!r}: there is no model {base!r}")
-        found.setdefault(base, {})[name] = place
-    return found
+        adapters.setdefault(base, {})[name] = place
+    return adapters
 
 
-def _adapter(given: str, several: list[NamedModel]) -> tuple[str, str, str]:
+def _adapter(value: str, models: list[NamedModel]) -> tuple[str, str, str]:
     """Return model, name and path of an adapter, given as NAME=PLACE or as JSON in vLLM's format."""
-    is_json = given.startswith("{")
-    if not is_json and len(several) > 1:
+    is_json = value.startswith("{")
+    if not is_json and len(models) > 1:
         example = '{"name": "sql", "path": "adapters/sql", "base_model_name": "chat"}'
         raise click.UsageError(
-            f"--lora-modules {given!r}: with several models expected JSON with the adapter's model, as in '{example}'"
+            f"--lora-modules {value!r}: with several models expected JSON with the adapter's model, as in '{example}'"
         )
     if not is_json:
-        name, _, place = given.partition("=")
-        return several[0].name, name, place
+        name, _, place = value.partition("=")
+        return models[0].name, name, place
     try:
-        said: dict[str, Any] = json.loads(given)
-        if not all(isinstance(each, str) for each in said.values()) or said.keys() - LORA_FIELDS:
+        fields: dict[str, Any] = json.loads(value)
+        if not all(isinstance(each, str) for each in fields.values()) or fields.keys() - LORA_FIELDS:
             raise ValueError
-        return said.get("base_model_name", several[0].name if len(several) == 1 else ""), said["name"], said["path"]
+        return fields.get("base_model_name", models[0].name if len(models) == 1 else ""), fields["name"], fields["path"]
     except (ValueError, KeyError):
         raise click.UsageError(
-            f"--lora-modules {given!r}: expected JSON with the strings name, path and base_model_name"
+            f"--lora-modules {value!r}: expected JSON with the strings name, path and base_model_name"
         ) from None
 
 
-def _replicas(context: click.Context, parameter: click.Parameter, given: str | None) -> int | tuple[int, int] | None:
+def _replicas(context: click.Context, parameter: click.Parameter, value: str | None) -> int | tuple[int, int] | None:
     """Parse a number, or a range."""
-    if given is None:
+    if value is None:
         return None
-    read = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", given)
-    if read is None or int(read[2] or read[1]) < max(1, int(read[1])):
-        raise click.BadParameter(f"{given!r}: expected a number, such as 2, or a range, such as 1-8")
-    return int(read[1]) if read[2] is None else (int(read[1]), int(read[2]))
+    match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", value)
+    if match is None or int(match[2] or match[1]) < max(1, int(match[1])):
+        raise click.BadParameter(f"{value!r}: expected a number, such as 2, or a range, such as 1-8")
+    return int(match[1]) if match[2] is None else (int(match[1]), int(match[2]))
 
 
 def _settings(
@@ -177,7 +177,7 @@ class Replicas:
     cpus: float | None
     gpus: float | None
 
-    def are_asked_for(self, is_alone: bool) -> bool:
+    def is_enabled(self, is_alone: bool) -> bool:
         """Test whether to serve with Ray. Raises UsageError for conflicting options.
 
         is_alone: True for one model without a budget
@@ -200,12 +200,12 @@ class Replicas:
             raise click.UsageError(
                 f"{model} is not possible with --ray; replicas only load models of transformers, or the small model"
             )
-        made = deployment(
+        app = deployment(
             model, settings, replicas=self.replicas or 1, cpus=1 if self.cpus is None else self.cpus,
             gpus=self.gpus or 0, memory=memory, queued=settings.texts, **loading.given,
         )  # fmt: skip
         click.echo(f"{settings.name} at http://{host}:{port}/v1, as soon as replicas are ready", err=True)
-        run(made, host=host, port=port)
+        run(app, host=host, port=port)
         return 0
 
 
@@ -345,7 +345,7 @@ def serve(
     loading: LoadingOptions,
     lora_modules: tuple[str, ...],
     replicas: Replicas,
-    **given: Any,
+    **settings_options: Any,
 ) -> int:
     """Serve MODELS over HTTP behind OpenAI's API; by default the small model of the package.
 
@@ -367,41 +367,41 @@ def serve(
         if (error.name or "").partition(".")[0] not in NEEDED:
             raise
         raise click.UsageError(f"{error.name} is absent; a server needs it: pip install 'trellm[serve]'") from None
-    several = _named(models, name)
-    adapters = _adapters(lora_modules, several)
-    options = [replace(loading, adapters=adapters.get(each.name)) for each in several]
-    for each, own in zip(several, options, strict=True):
-        check_model(each.text, own)
-    settings = _settings(several[0].name, host, **given)
-    if replicas.are_asked_for(len(several) == 1 and memory_budget is None):
-        return replicas.serve(several[0].text, settings, host, port, memory, options[0])
+    named = _named_models(models, name)
+    adapters = _adapters(lora_modules, named)
+    options = [replace(loading, adapters=adapters.get(each.name)) for each in named]
+    for each, own_loading in zip(named, options, strict=True):
+        check_model(each.text, own_loading)
+    settings = _settings(named[0].name, host, **settings_options)
+    if replicas.is_enabled(len(named) == 1 and memory_budget is None):
+        return replicas.serve(named[0].text, settings, host, port, memory, options[0])
     first, *more = [
         ServedModel(
             name=each.name,
-            model=partial(_load, each.text, own),
-            adapters=tuple(own.adapters or ()),
+            model=partial(_load, each.text, own_loading),
+            adapters=tuple(own_loading.adapters or ()),
             weight_bytes=known_bytes(each.text),
         )
-        for each, own in zip(several, options, strict=True)
+        for each, own_loading in zip(named, options, strict=True)
     ]
     app = application(first.model, settings, memory=memory, memory_budget=memory_budget, others=more)
-    with listen(host, port) as listening:
+    with listen(host, port) as listener:
         warm(lambda name, seconds: None)
         with tuned_process():
             app.state.models.preload()
-            shown = f"[{host}]" if ":" in host else host
-            names = ", ".join(each.name for each in several)
-            click.echo(f"{names} at http://{shown}:{listening.getsockname()[1]}/v1", err=True)
-            return _served(app, settings, listening)
+            address = f"[{host}]" if ":" in host else host
+            names = ", ".join(each.name for each in named)
+            click.echo(f"{names} at http://{address}:{listener.getsockname()[1]}/v1", err=True)
+            return _run_server(app, settings, listener)
 
 
-def _served(app: Starlette, settings: Settings, listening: socket.socket) -> int:
+def _run_server(app: Starlette, settings: Settings, listener: socket.socket) -> int:
     """Run until a signal stops the server. Return the exit code."""
     from ..serve.server import run
 
-    with ending() as end:
+    with interruptible() as end:
         try:
-            run(app, settings, listening)
+            run(app, settings, listener)
         except KeyboardInterrupt:  # by either signal, after running requests are done
             return end.code
     return 0

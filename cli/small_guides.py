@@ -100,9 +100,9 @@ def _align(guide: RegexGuide, pairs: Vocabulary) -> None:
     Crossings(FreeGuide(pairs)).cut([0])
 
 
-def _begin_json(schema: Any, begun: str, vocabulary: Vocabulary, contexts: dict[str, str] | None = None) -> None:
+def _begin_json(schema: Any, prefix: str, vocabulary: Vocabulary, contexts: dict[str, str] | None = None) -> None:
     guide = JSONGuide(schema, vocabulary, contexts=contexts)
-    guide.mask(guide.read(guide.start, begun.encode()))
+    guide.mask(guide.read(guide.start, prefix.encode()))
 
 
 def _write_different_strings(vocabulary: Vocabulary) -> None:

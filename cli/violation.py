@@ -70,9 +70,9 @@ class _ViolationSearch:
         """Return the first violated keyword of a subschema."""
         if isinstance(place, bool):
             return None if place else Violation("schema", False, pointer, value)
-        return next(self._all(place, value, pointer), None)
+        return next(self._violations(place, value, pointer), None)
 
-    def _all(self, place: Subschema, value: Any, pointer: str) -> Iterator[Violation]:
+    def _violations(self, place: Subschema, value: Any, pointer: str) -> Iterator[Violation]:
         schema = place.value
         for keyword, limit in schema.items():
             if keyword not in place.resource.dialect.keywords:
@@ -84,7 +84,7 @@ class _ViolationSearch:
             if keyword in _REFERENCES:
                 inner = self.first(self._documents.resolve(place, keyword), value, pointer)
             elif keyword in ("allOf", "anyOf", "oneOf", "not", "if"):
-                inner = self._joined(schema, keyword, value, pointer)
+                inner = self._in_combination(schema, keyword, value, pointer)
             elif is_object(value):
                 inner = self._in_object(schema, keyword, value, pointer)
             elif is_array(value):
@@ -95,15 +95,15 @@ class _ViolationSearch:
                 yield inner
 
     def _is_met(self, schema: dict[str, Any], keyword: str, value: Any) -> bool:
-        beside = {name: schema[name] for name in _PLAIN[keyword] if isinstance(schema.get(name), (bool, int, float))}
-        alone = beside if isinstance(schema[keyword], bool) else {k: v for k, v in beside.items() if v is True}
-        compiled = CompiledSchema({**self._dialect, **alone, keyword: schema[keyword]}, contexts=self._contexts)
+        modifiers = {name: schema[name] for name in _PLAIN[keyword] if isinstance(schema.get(name), (bool, int, float))}
+        applied = modifiers if isinstance(schema[keyword], bool) else {k: v for k, v in modifiers.items() if v is True}
+        compiled = CompiledSchema({**self._dialect, **applied, keyword: schema[keyword]}, contexts=self._contexts)
         return compiled.accepts(compiled.root, value)
 
     def _child(self, schema: Any, value: Any, pointer: str) -> Violation | None:
         return self.first(schema if isinstance(schema, bool) else self._documents.at(schema), value, pointer)
 
-    def _joined(self, schema: dict[str, Any], keyword: str, value: Any, pointer: str) -> Violation | None:
+    def _in_combination(self, schema: dict[str, Any], keyword: str, value: Any, pointer: str) -> Violation | None:
         parts: Any = schema[keyword]
         if keyword == "not":
             return None if self._child(parts, value, pointer) else Violation(keyword, parts, pointer, value)
@@ -117,8 +117,8 @@ class _ViolationSearch:
         if len(broken) == len(found):
             deepest = max(broken, key=lambda one: one.pointer.count("/"))
             return deepest if deepest.pointer != pointer else Violation(keyword, parts, pointer, value)
-        several = keyword == "oneOf" and len(found) - len(broken) > 1
-        return Violation(keyword, parts, pointer, value) if several else None
+        is_ambiguous = keyword == "oneOf" and len(found) - len(broken) > 1
+        return Violation(keyword, parts, pointer, value) if is_ambiguous else None
 
     def _in_object(self, schema: dict[str, Any], keyword: str, value: dict[str, Any], pointer: str) -> Violation | None:
         limit: Any = schema[keyword]
@@ -126,15 +126,15 @@ class _ViolationSearch:
             return next((one for name in value if (one := self._child(limit, name, _below(pointer, name)))), None)
         if keyword in ("dependentSchemas", "dependencies"):
             return self._dependent(keyword, limit, value, pointer)
-        asked: list[tuple[Any, str]] = []
+        parts: list[tuple[Any, str]] = []
         for name in value:
             if keyword == "properties" and name in limit:
-                asked.append((limit[name], name))
+                parts.append((limit[name], name))
             elif keyword == "patternProperties":
-                asked += [(part, name) for pattern, part in limit.items() if self._matches(pattern, name)]
-            elif keyword == "additionalProperties" and self._is_further(schema, name):
-                asked.append((limit, name))
-        for part, name in asked:
+                parts += [(part, name) for pattern, part in limit.items() if self._matches(pattern, name)]
+            elif keyword == "additionalProperties" and self._is_additional(schema, name):
+                parts.append((limit, name))
+        for part, name in parts:
             if part is False:
                 return Violation(keyword, False, _below(pointer, name), value[name])
             if one := self._child(part, value[name], _below(pointer, name)):
@@ -154,7 +154,7 @@ class _ViolationSearch:
         compiled = CompiledSchema({"pattern": pattern})
         return compiled.accepts(compiled.root, name)
 
-    def _is_further(self, schema: dict[str, Any], name: str) -> bool:
+    def _is_additional(self, schema: dict[str, Any], name: str) -> bool:
         patterns = schema.get("patternProperties", {})
         return name not in schema.get("properties", {}) and not any(self._matches(one, name) for one in patterns)
 
@@ -166,12 +166,12 @@ class _ViolationSearch:
             return None if schema.get("minContains", 1) <= count <= most else Violation(keyword, limit, pointer, value)
         listed = schema.get("prefixItems", schema.get("items") if is_array(schema.get("items")) else [])
         if keyword == "prefixItems" or (keyword == "items" and is_array(limit)):
-            asked = list(zip(range(len(value)), limit, strict=False))
+            parts = list(zip(range(len(value)), limit, strict=False))
         elif keyword == "items" or (keyword == "additionalItems" and is_array(schema.get("items"))):
-            asked = [(number, limit) for number in range(len(listed), len(value))]
+            parts = [(number, limit) for number in range(len(listed), len(value))]
         else:
             return None
-        found = (self._child(part, value[number], _below(pointer, number)) for number, part in asked)
+        found = (self._child(part, value[number], _below(pointer, number)) for number, part in parts)
         return next((one for one in found if one is not None), None)
 
 

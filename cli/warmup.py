@@ -44,7 +44,7 @@ def warm(report: Report) -> float:
     keep_quiet()
     begin = time.perf_counter()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    with _beside() if cores != 1 else nullcontext():
+    with _second_process() if cores != 1 else nullcontext():
         from .small_guides import guide_thunks  # slow import, during which the other process starts
 
         _run(guide_thunks(), report)
@@ -53,13 +53,13 @@ def warm(report: Report) -> float:
 
 
 @contextmanager
-def _beside() -> Generator[None]:
+def _second_process() -> Generator[None]:
     command = [sys.executable, "-c", f"from {__name__} import warm_apart; warm_apart()"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as beside:
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         yield
-        _, trouble = beside.communicate()
-    if beside.returncode:
-        raise RuntimeError(f"some kernels could not be compiled:\n{trouble}")
+        _, errors = process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"some kernels could not be compiled:\n{errors}")
 
 
 def warm_apart(report: Report = lambda name, seconds: None) -> None:

@@ -22,12 +22,12 @@ from starlette.routing import Route
 from ..engine.models.protocol import Model
 from .bodies import check_size, read
 from .endpoints import anthropic, native, ollama, other
-from .endpoints.answers import Answer, leased, refused
+from .endpoints.answers import Answer, error_answer, lease_model
 from .endpoints.chat import chat
 from .endpoints.completion import completion
 from .endpoints.embeddings import embeddings, rerank
-from .endpoints.responses import kept, responses
-from .errors import INVALID, ApiError, of_any
+from .endpoints.responses import responses, stored_response
+from .errors import INVALID, ApiError, api_error
 from .guard import Guard, write_access_log
 from .hosting.hosted import ServedModel
 from .hosting.manager import ModelManager
@@ -75,16 +75,16 @@ class BodyRoute(Route):
         path: str,
         shape: type[T],
         answer: Callable[[Request, Service, T], Awaitable[Response]],
-        without: Callable[[ModelManager, T], Response | None] = lambda models, asked: None,
+        without_model: Callable[[ModelManager, T], Response | None] = lambda models, body: None,
     ) -> None:
         async def endpoint(request: Request) -> Response:
             models: ModelManager = request.app.state.models
-            asked = await read(request, shape, models.body_bytes)
-            if (answered := without(models, asked)) is not None:
-                return answered
-            async with leased(request, asked.named_model) as service:
+            body = await read(request, shape, models.body_bytes)
+            if (response := without_model(models, body)) is not None:
+                return response
+            async with lease_model(request, body.named_model) as service:
                 check_size(request, service.body_bytes)
-                return await answer(request, service, asked)
+                return await answer(request, service, body)
 
         endpoint.__doc__ = answer.__doc__
         super().__init__(path, endpoint, methods=["POST"])
@@ -93,39 +93,39 @@ class BodyRoute(Route):
 
 def openapi(routes: Iterable[Route]) -> Route:
     """Return the route of the OpenAPI document. Its summaries are the first lines of endpoints' docstrings."""
-    several = list(routes)
+    api_routes = list(routes)
 
     @cache
     def document() -> dict[str, Any]:
-        return _document([*several, made])
+        return _document([*api_routes, route])
 
     async def endpoint(request: Request) -> Response:
         """Describe the API as an OpenAPI document."""
         return Answer(document())
 
-    made = Route("/openapi.json", endpoint, methods=["GET"])
-    return made
+    route = Route("/openapi.json", endpoint, methods=["GET"])
+    return route
 
 
 def _document(routes: list[Route]) -> dict[str, Any]:
     shapes = [(route.shape, "validation") for route in routes if isinstance(route, BodyRoute)]
     names, definitions = models_json_schema(shapes, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
-    refused = {"description": "An error", "content": {"application/json": {"schema": {"$ref": _ref("Error")}}}}
+    error_response = {"description": "An error", "content": {"application/json": {"schema": {"$ref": _ref("Error")}}}}
     paths: dict[str, Any] = {}
     for route in routes:
-        said: dict[str, Any] = {
+        operation: dict[str, Any] = {
             "summary": str(route.endpoint.__doc__).partition("\n")[0],
-            "responses": {"200": {"description": "The answer"}, "default": refused},
+            "responses": {"200": {"description": "The answer"}, "default": error_response},
         }
         if isinstance(route, BodyRoute):
             schema = names[route.shape, "validation"]
-            said["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+            operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
         if route.param_convertors:
             parameter = {"in": "path", "required": True, "schema": {"type": "string"}}
-            said["parameters"] = [{"name": name, **parameter} for name in route.param_convertors]
+            operation["parameters"] = [{"name": name, **parameter} for name in route.param_convertors]
         methods = sorted((route.methods or set()) - {"HEAD"})
-        paths[route.path_format] = {method.lower(): said for method in methods}
-    found = {
+        paths[route.path_format] = {method.lower(): operation for method in methods}
+    document = {
         "openapi": "3.1.0",
         "info": {"title": "trellm serve", "version": version("trellm")},
         "paths": paths,
@@ -135,31 +135,32 @@ def _document(routes: list[Route]) -> dict[str, Any]:
         },
     }
     titles = {_ref(name): _ref(shape["title"]) for name, shape in definitions.get("$defs", {}).items()}
-    return _referring(found, titles)
+    return _rename_references(document, titles)
 
 
-def _referring(value: Any, names: dict[str, str]) -> Any:
+def _rename_references(value: Any, names: dict[str, str]) -> Any:
     """Rename references to schemas in a document. names: new references by old ones"""
     if isinstance(value, dict):
-        given = cast("dict[str, Any]", value)
+        members = cast("dict[str, Any]", value)
         return {
-            name: names.get(each, each) if name == "$ref" else _referring(each, names) for name, each in given.items()
+            name: names.get(each, each) if name == "$ref" else _rename_references(each, names)
+            for name, each in members.items()
         }
-    return [_referring(each, names) for each in cast("list[Any]", value)] if isinstance(value, list) else value
+    return [_rename_references(each, names) for each in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
 def _ref(name: str) -> str:
     return f"#/components/schemas/{name}"
 
 
-GONE = 499
+CLIENT_CLOSED = 499
 """Status in the log of a request whose client disconnected."""
 _LOG = logging.getLogger("trellm.serve")
 ROUTES = (
     Route("/", other.page, methods=["GET"]),
     BodyRoute("/v1/chat/completions", ChatRequest, chat),
     BodyRoute("/v1/responses", ResponsesRequest, responses),
-    Route("/v1/responses/{key}", kept, methods=["GET", "DELETE"]),
+    Route("/v1/responses/{key}", stored_response, methods=["GET", "DELETE"]),
     BodyRoute("/v1/completions", CompletionRequest, completion),
     BodyRoute("/v1/embeddings", EmbeddingRequest, embeddings),
     BodyRoute("/v1/rerank", RerankRequest, rerank),
@@ -167,12 +168,12 @@ ROUTES = (
     BodyRoute("/rerank", RerankRequest, rerank),
     BodyRoute("/v1/messages", MessagesRequest, anthropic.messages),
     BodyRoute("/v1/messages/count_tokens", CountRequest, anthropic.count),
-    BodyRoute("/api/chat", OllamaChat, ollama.chat, ollama.unloaded),
-    BodyRoute("/api/generate", OllamaGenerate, ollama.generate, ollama.unloaded),
+    BodyRoute("/api/chat", OllamaChat, ollama.chat, ollama.answer_unload),
+    BodyRoute("/api/generate", OllamaGenerate, ollama.generate, ollama.answer_unload),
     BodyRoute("/api/show", OllamaName, ollama.show),
     Route("/api/tags", ollama.tags, methods=["GET"]),
     Route("/api/ps", ollama.running, methods=["GET"]),
-    Route("/api/version", native.told_version, methods=["GET"]),
+    Route("/api/version", native.server_version, methods=["GET"]),
     BodyRoute("/completion", LlamaRequest, native.llama),
     BodyRoute("/generate", SglangRequest, native.sglang),
     Route("/v1/models", other.models, methods=["GET"]),
@@ -180,7 +181,7 @@ ROUTES = (
     BodyRoute("/constraint", other.ConstraintRequest, other.constraint),
     BodyRoute("/tokenize", other.TokenizeRequest, other.tokenize),
     BodyRoute("/detokenize", native.DetokenizeRequest, native.detokenize),
-    Route("/version", native.told_version, methods=["GET"]),
+    Route("/version", native.server_version, methods=["GET"]),
     Route("/props", native.props, methods=["GET"]),
     Route("/health", other.live, methods=["GET"]),
     Route("/health/live", other.live, methods=["GET"]),
@@ -225,10 +226,10 @@ def application(
         middleware=_guards(chosen, metrics),
         lifespan=lifespan,
         exception_handlers={
-            ApiError: _refused,
-            HTTPException: _wrong_address,
-            ClientDisconnect: _gone,
-            Exception: _failed,
+            ApiError: _answer_api_error,
+            HTTPException: _answer_http_error,
+            ClientDisconnect: _answer_disconnect,
+            Exception: _answer_failure,
         },
     )
     app.state.models = models
@@ -251,30 +252,30 @@ def _guards(settings: Settings, metrics: Metrics) -> list[Middleware]:
     return [cors, guard]
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _answer_api_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
     _count(request, error)
-    return refused(error.renamed(getattr(request.state, "names", ())), request.url.path)
+    return error_answer(error.rename_field(getattr(request.state, "names", ())), request.url.path)
 
 
-async def _wrong_address(request: Request, error: Exception) -> Response:
+async def _answer_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    said = f"{request.method} {request.url.path[:200]}: {error.detail}"
+    message = f"{request.method} {request.url.path[:200]}: {error.detail}"
     code = "method_not_allowed" if error.status_code == 405 else "not_found"
-    shown = {"message": said, "type": INVALID, "param": None, "code": code}
-    return Answer({"error": shown}, error.status_code, error.headers)
+    error_fields = {"message": message, "type": INVALID, "param": None, "code": code}
+    return Answer({"error": error_fields}, error.status_code, error.headers)
 
 
-async def _gone(request: Request, error: Exception) -> Response:
-    return Response(status_code=GONE)
+async def _answer_disconnect(request: Request, error: Exception) -> Response:
+    return Response(status_code=CLIENT_CLOSED)
 
 
-async def _failed(request: Request, error: Exception) -> Response:
+async def _answer_failure(request: Request, error: Exception) -> Response:
     """Answer an unexpected error. The log gets details, the client only a general message."""
     _LOG.error("%s %r failed", request.method, request.url.path, exc_info=error)
-    said = of_any(error)
-    _count(request, said)
-    return refused(said, request.url.path)
+    server_error = api_error(error)
+    _count(request, server_error)
+    return error_answer(server_error, request.url.path)
 
 
 def _count(request: Request, error: ApiError) -> None:

@@ -26,7 +26,7 @@ T = TypeVar("T", bound=BaseModel)
 M = TypeVar("M")
 LARGE = 1 << 16
 """Size in bytes from which a body is parsed in a thread."""
-DEEPEST = 256
+MAX_DEPTH = 256
 MAX_MISTAKES = 4096
 """Most validation errors of a body that are examined one by one."""
 _DATA = re.compile(r"data:|[A-Za-z0-9+/_-]{64}")
@@ -50,14 +50,14 @@ async def read(request: Request, shape: type[T], most: int) -> T:
             status=415,
             code="unsupported_media_type",
         )
-    data = await whole(request, most)
+    data = await read_whole(request, most)
     request.state.size, request.state.is_large = len(data), len(data) >= LARGE
-    asked = await derived(request, partial(parse, data, shape))
-    request.state.names = getattr(asked, "names", ())
-    return asked
+    body = await derive(request, partial(parse, data, shape))
+    request.state.names = getattr(body, "names", ())
+    return body
 
 
-async def derived(request: Request, make: Callable[[], M]) -> M:
+async def derive(request: Request, make: Callable[[], M]) -> M:
     """Compute a value from the body. For a large body use a thread, which keeps the event loop free."""
     if not request.state.is_large:
         return make()
@@ -67,7 +67,7 @@ async def derived(request: Request, make: Callable[[], M]) -> M:
 
 def parse(data: bytes, shape: type[T]) -> T:
     """Parse and validate a JSON body. Raises ApiError."""
-    value = _loaded(data)
+    value = _parse_json(data)
     if not isinstance(value, dict):
         raise ApiError(f"the body must be a JSON object, not {shown(value)}", code="invalid_json")
     try:
@@ -75,8 +75,8 @@ def parse(data: bytes, shape: type[T]) -> T:
         if _SURROGATE.search(data):
             _check_texts(value)
         # Some clients send null for fields that they do not use.
-        asked = cast("dict[str, Any]", value).items()
-        value = {name: each for name, each in asked if each is not None or not _is_known(name, shape)}
+        members = cast("dict[str, Any]", value).items()
+        value = {name: each for name, each in members if each is not None or not _is_known(name, shape)}
         return shape.model_validate(value)
     except ValidationError as error:
         raise refusal(error, value, shape) from None
@@ -84,11 +84,11 @@ def parse(data: bytes, shape: type[T]) -> T:
         raise ApiError("the body is nested too deep", code="invalid_json") from None
 
 
-async def whole(request: Request, most: int) -> bytes:
+async def read_whole(request: Request, most: int) -> bytes:
     """Read the whole body. Raises ApiError, with 413 as soon as the body is known to be too large."""
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length[:20]) > most:  # a client with Expect: 100-continue has not sent it yet
-        raise _too_large(most, more=True)
+        raise _too_large_error(most, more=True)
     parts: list[bytes] = []
     size, more = 0, True
     while more:
@@ -98,23 +98,23 @@ async def whole(request: Request, most: int) -> bytes:
         parts.append(message.get("body", b""))
         size, more = size + len(parts[-1]), message.get("more_body", False)
         if size > most:
-            raise _too_large(most, more=more)
+            raise _too_large_error(most, more=more)
     return b"".join(parts)
 
 
 def check_size(request: Request, most: int) -> None:
     """Raise ApiError if a body that was read is too large for its model."""
     if request.state.size > most:
-        raise _too_large(most, more=False)
+        raise _too_large_error(most, more=False)
 
 
-def _too_large(most: int, *, more: bool) -> ApiError:
+def _too_large_error(most: int, *, more: bool) -> ApiError:
     """Return the error of a too large body. more: True if the client is still sending it"""
-    said = f"the body has more than {most:,} bytes, the limit of this server"
-    return ApiError(said, status=413, code="request_too_large", headers={"Connection": "close"} if more else None)
+    message = f"the body has more than {most:,} bytes, the limit of this server"
+    return ApiError(message, status=413, code="request_too_large", headers={"Connection": "close"} if more else None)
 
 
-def _loaded(data: bytes) -> Any:
+def _parse_json(data: bytes) -> Any:
     try:
         return json.loads(data.decode("utf-8"), **_STRICT)
     except UnicodeDecodeError as error:
@@ -133,7 +133,7 @@ def _loaded(data: bytes) -> Any:
         raise ApiError("the body is nested too deep", code="invalid_json") from None
 
 
-def loaded_text(text: str, place: Place) -> Any:
+def parse_json_text(text: str, place: Place) -> Any:
     """Parse a field that contains JSON text. Raises ApiError."""
     what = param_of(place)
     try:
@@ -143,8 +143,8 @@ def loaded_text(text: str, place: Place) -> Any:
             _check_texts(value, place)
         return value
     except json.JSONDecodeError as error:
-        said = f"{what} is not valid JSON: {error.msg}, line {error.lineno}, column {error.colno}"
-        raise ApiError(said, place, code="invalid_json", offset=error.pos) from None
+        message = f"{what} is not valid JSON: {error.msg}, line {error.lineno}, column {error.colno}"
+        raise ApiError(message, place, code="invalid_json", offset=error.pos) from None
     except _NoJsonError as error:
         raise ApiError(f"{what} is not valid JSON: {error}", place, code="invalid_json") from None
     except RecursionError:
@@ -155,11 +155,11 @@ class _NoJsonError(Exception):
     """Raised for text that Python's parser accepts, but that is not strict JSON."""
 
 
-def _no_number(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise _NoJsonError(f"{name} is not a JSON number")
 
 
-def _whole(digits: str) -> int | float:
+def _parse_int(digits: str) -> int | float:
     """Parse an integer. Integers of 1,000 digits and more become infinity, since Python parses them slowly."""
     return int(digits) if len(digits) < 1000 else float("inf")
 
@@ -173,7 +173,7 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_STRICT: dict[str, Any] = {"parse_constant": _no_number, "parse_int": _whole, "object_pairs_hook": _object}
+_STRICT: dict[str, Any] = {"parse_constant": _refuse_constant, "parse_int": _parse_int, "object_pairs_hook": _object}
 
 
 def check_depth(value: Any, place: Place = ()) -> None:
@@ -182,9 +182,9 @@ def check_depth(value: Any, place: Place = ()) -> None:
     depth = 0
     while level:
         depth += 1
-        if depth > DEEPEST:
+        if depth > MAX_DEPTH:
             what = param_of(place) or "the body"
-            raise ApiError(f"{what} is nested deeper than {DEEPEST} levels", place, code="invalid_json")
+            raise ApiError(f"{what} is nested deeper than {MAX_DEPTH} levels", place, code="invalid_json")
         inside: list[Any] = [
             cast("dict[str, Any]", each).values() if isinstance(each, dict) else each for each in level
         ]
@@ -230,48 +230,48 @@ def _check_texts(value: Any, place: Place = ()) -> None:
 def refusal(error: ValidationError, value: Any, shape: type[BaseModel]) -> ApiError:
     """Return the error of an invalid body: of several mistakes the most deeply nested one, unknown fields first."""
     if error.error_count() > MAX_MISTAKES:
-        said = f"the body has {error.error_count():,} mistakes, such as unknown fields or values of wrong types"
-        return ApiError(f"{said}; docs/serve.md lists the fields", code="invalid_value")
-    found = _mistakes(error, value)
-    unknown = [each for each in found if each[1]["type"] == "extra_forbidden"]
-    place, first = max(unknown or found, key=lambda each: len(each[0]))
-    kind, said = first["type"], str(first["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
+        message = f"the body has {error.error_count():,} mistakes, such as unknown fields or values of wrong types"
+        return ApiError(f"{message}; docs/serve.md lists the fields", code="invalid_value")
+    mistakes = _mistakes(error, value)
+    unknown = [each for each in mistakes if each[1]["type"] == "extra_forbidden"]
+    place, first = max(unknown or mistakes, key=lambda each: len(each[0]))
+    kind, message = first["type"], str(first["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
     if kind == "extra_forbidden":
-        return _unknown(place, shape)
+        return _unknown_field_error(place, shape)
     if kind == "missing":
         missing = (*place, str(first["loc"][-1]))
         return ApiError(f"{param_of(missing)} is missing", missing, code="missing_required_parameter")
-    given = value_at(value, place)
-    if kind == "unknown_type" and (why := _why_no_part(given, said)) is not None:
-        return unsupported(place, why)
+    member = value_at(value, place)
+    if kind == "unknown_type" and (reason := _unsupported_part_reason(member, message)) is not None:
+        return unsupported(place, reason)
     what = param_of(place) or "the body"
-    options = {str(each["msg"]) for where, each in found if where == place and each["type"] != "missing"}
-    said = said if len(options) == 1 else "; or: ".join(sorted(options))
+    options = {str(each["msg"]) for where, each in mistakes if where == place and each["type"] != "missing"}
+    message = message if len(options) == 1 else "; or: ".join(sorted(options))
     if first["type"] == "value_error" and not place:  # it names its fields
-        return ApiError(said, code="invalid_value")
-    told = shown(_without_data(given))
-    return ApiError(f"{what}={told}: {said[:1].lower()}{said[1:]}", place, code="invalid_value")
+        return ApiError(message, code="invalid_value")
+    member_text = shown(_without_data(member))
+    return ApiError(f"{what}={member_text}: {message[:1].lower()}{message[1:]}", place, code="invalid_value")
 
 
 def _mistakes(error: ValidationError, value: Any) -> list[tuple[tuple[str | int, ...], ErrorDetails]]:
     """Return the mistakes with their places, without those of union alternatives that were not meant."""
-    found = [(place_in(value, each["loc"]), each) for each in error.errors(include_url=False, include_context=False)]
+    mistakes = [(place_in(value, each["loc"]), each) for each in error.errors(include_url=False, include_context=False)]
     # For an object of an unknown type, only the type is reported.
-    strange = {place[:-1] for place, each in found if place[-1:] == ("type",) and each["type"] == "literal_error"}
-    found = [each for each in found if each[0][-1:] == ("type",) or each[0][:-1] not in strange]
-    unlikely = _unlikely(value, [(each["loc"], each["type"]) for _, each in found])
-    return [each for each in found if each[1]["loc"][:-1] not in unlikely]
+    untyped = {place[:-1] for place, each in mistakes if place[-1:] == ("type",) and each["type"] == "literal_error"}
+    mistakes = [each for each in mistakes if each[0][-1:] == ("type",) or each[0][:-1] not in untyped]
+    unlikely = _unlikely(value, [(each["loc"], each["type"]) for _, each in mistakes])
+    return [each for each in mistakes if each[1]["loc"][:-1] not in unlikely]
 
 
-def _why_no_part(given: Any, said: str) -> str | None:
+def _unsupported_part_reason(part: Any, message: str) -> str | None:
     """Return the reason why a message part's type is unsupported; None if it is unknown.
 
-    said: pydantic's message, which lists the supported types
+    message: pydantic's message, which lists the supported types
     """
-    kind = cast("dict[str, Any]", given).get("type") if isinstance(given, dict) else None
-    here = [each for each in AUDIO if repr(each) in said]
-    if kind in AUDIO and here:
-        return f"here audio has the part type {' or '.join(here)}"
+    kind = cast("dict[str, Any]", part).get("type") if isinstance(part, dict) else None
+    audio_types = [each for each in AUDIO if repr(each) in message]
+    if kind in AUDIO and audio_types:
+        return f"here audio has the part type {' or '.join(audio_types)}"
     return PARTS.get(kind) if isinstance(kind, str) else None
 
 
@@ -294,16 +294,16 @@ def _is_known(name: str, shape: type[BaseModel]) -> bool:
     return name == "trellm" or _reason(name, shape) is not None
 
 
-def _unknown(place: Place, shape: type[BaseModel]) -> ApiError:
+def _unknown_field_error(place: Place, shape: type[BaseModel]) -> ApiError:
     """Return the error of an unknown or misplaced field."""
     name = str(place[-1])
-    near: list[str] = []
+    suggestions: list[str] = []
     if len(place) == 1:
-        if (why := _reason(name, shape)) is not None:
-            return unsupported(place, why)
-        there = getattr(shape, "SAME", {}).get(name, "").replace("/", ".")
-        near = [there] if there else get_close_matches(name[:LONGEST], shape.model_fields, 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+        if (reason := _reason(name, shape)) is not None:
+            return unsupported(place, reason)
+        counterpart = getattr(shape, "SAME", {}).get(name, "").replace("/", ".")
+        suggestions = [counterpart] if counterpart else get_close_matches(name[:LONGEST], shape.model_fields, 1)
+    hint = f"; did you mean {suggestions[0]}?" if suggestions else ""
     return ApiError(f"unknown field {param_of(place) or shown(name)}{hint}", place, code="unknown_parameter")
 
 
@@ -311,7 +311,7 @@ def place_in(value: Any, steps: Place) -> tuple[str | int, ...]:
     """Return the place of a pydantic error's location, without the names of union alternatives."""
     found: list[str | int] = []
     for step in steps:
-        if _has(value, step):
+        if _has_member(value, step):
             value = value[step]
             found.append(step)
     return tuple(found)
@@ -332,7 +332,7 @@ def value_at(value: Any, place: Place) -> Any:
     return value
 
 
-def _has(value: Any, step: str | int) -> bool:
+def _has_member(value: Any, step: str | int) -> bool:
     """Test whether an object has a name, or an array an index, in constant time."""
     if isinstance(value, dict):
         return step in value

@@ -16,14 +16,14 @@ from .telemetry import ModelMetrics
 
 SHUT_DOWN = "the server is being shut down"
 CLOSED = "the engine of the model was closed"
-GATHERED = 1 / 60
+SEND_INTERVAL = 1 / 60
 """Seconds between two messages of texts that only grow, the period of a screen refresh. A message costs as much as a
 token or two of a small model. The start and end of a text are sent at once."""
-SLOW = 0.004
+SLOW_STEP_SECONDS = 0.004
 """Step duration in seconds from which every step sends its news, since a message is cheap beside it."""
-AT_ONCE = 64
+MAX_NEWS = 64
 """Number of news items processed in one go. It is lower if each has a table of top tokens."""
-QUICK = 512
+QUICK_TOKENS = 512
 """Number of tokens up to which a result is built on the event loop. A thread would cost more."""
 
 
@@ -39,7 +39,7 @@ class CursorBatches:
         self.call = cursor.handle.call
         self.entered = perf_counter()
         self.queue_seconds: float | None = None
-        self.has_begun = self.has_grown = self.is_over = False
+        self.has_begun = self.has_grown = self.is_finished = False
         self._news: list[News] = []
         self._error: Exception | None = None
         self._event = asyncio.Event()
@@ -55,16 +55,16 @@ class CursorBatches:
             isinstance(group.work, SequenceState) and group.work.tokens for group in list(self.call.groups.values())
         )
 
-    def tell(self, news: Sequence[News], *, is_over: bool = False) -> None:
-        """Add news, on the event loop. is_over: no more will come"""
+    def add_news(self, news: Sequence[News], *, is_finished: bool = False) -> None:
+        """Add news, on the event loop. is_finished: no more will come"""
         self._news += news
-        self.is_over |= is_over
+        self.is_finished |= is_finished
         self._event.set()
 
     def end(self, error: Exception | None = None) -> None:
         """End `pieces`, with an optional error after the pending news."""
         self._error = error
-        self.tell((), is_over=True)
+        self.add_news((), is_finished=True)
 
     async def pieces(self, *, is_quick: bool) -> AsyncIterator[list[Piece]]:
         """Yield simultaneous pieces of the texts. Raises the error of a text, and Cancelled.
@@ -72,8 +72,8 @@ class CursorBatches:
         is_quick: results of short texts are cheap enough for the event loop
         """
         loop, cursor = asyncio.get_running_loop(), self.cursor
-        most = max(1, AT_ONCE // (1 + int(cursor.handle.options.logprobs or 0)))
-        while not self.is_over or self._news:
+        most = max(1, MAX_NEWS // (1 + int(cursor.handle.options.logprobs or 0)))
+        while not self.is_finished or self._news:
             await self._event.wait()
             self._event.clear()
             news, self._news = self._news, []
@@ -82,11 +82,12 @@ class CursorBatches:
                     await asyncio.sleep(0)
                 several = news[at : at + most]
                 is_slow = any(
-                    isinstance(each, RequestOutput) and not (is_quick and each.tokens < QUICK) for _, each in several
+                    isinstance(each, RequestOutput) and not (is_quick and each.tokens < QUICK_TOKENS)
+                    for _, each in several
                 )
-                found = await loop.run_in_executor(None, cursor.read, several) if is_slow else cursor.read(several)
-                if found:
-                    yield found
+                pieces = await loop.run_in_executor(None, cursor.read, several) if is_slow else cursor.read(several)
+                if pieces:
+                    yield pieces
         if self._error is not None:
             raise self._error
         cursor.check_all()
@@ -95,7 +96,7 @@ class CursorBatches:
 class Dispatcher:
     """Watches cursors of a started engine. Created on the event loop.
 
-    The engine's thread collects news (`_stepped`), and the event loop distributes it (`_deliver`). There is one call
+    The engine's thread collects news (`_on_step`), and the event loop distributes it (`_deliver`). There is one call
     between threads per step for all texts, and none for some of several fast steps.
     writing: number of unfinished texts; is_cut: True after `cut`, which also ends later ones
     """
@@ -104,31 +105,31 @@ class Dispatcher:
         self._engine = engine
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
-        self._watched: set[CursorBatches] = set()
+        self._batches: set[CursorBatches] = set()
         self.writing = 0
         self.is_cut = False
-        self._told = 0.0
+        self._last_sent = 0.0
         self._lock = threading.Lock()
-        engine.watch(self._stepped)
+        engine.watch(self._on_step)
 
     def add(self, cursor: Cursor) -> CursorBatches:
         """Watch a cursor whose handle was submitted to the engine, from any thread."""
         arrivals = CursorBatches(cursor)
         with self._lock:
-            self._watched.add(arrivals)
+            self._batches.add(arrivals)
             self.writing += len(arrivals.call.requests)
             if self.is_cut:  # cut while it was submitted
                 self._loop.call_soon_threadsafe(self.cut)
             if arrivals.call.outcomes and not arrivals.call.groups:  # there may be no further step for a while
-                self._tell([arrivals])
+                self._send([arrivals])
         return arrivals
 
     def cancel(self, arrivals: CursorBatches) -> None:
         """Cancel a handle. Its memory is released after the current step."""
-        if arrivals.is_over:  # usual, and needs no lock, which the engine's thread may hold
+        if arrivals.is_finished:  # usual, and needs no lock, which the engine's thread may hold
             return
         with self._lock:
-            is_known = arrivals in self._watched
+            is_known = arrivals in self._batches
             if is_known:
                 self._forget([arrivals])
         if is_known:
@@ -140,24 +141,24 @@ class Dispatcher:
     def waiting(self) -> int:
         """Number of texts that have not begun."""
         with self._lock:
-            return sum(len(each.call.requests) - each.call.begun for each in self._watched)
+            return sum(len(each.call.requests) - each.call.begun for each in self._batches)
 
     def close(self) -> None:
         """End all texts before the engine is closed."""
-        self._engine.unwatch(self._stepped)
+        self._engine.unwatch(self._on_step)
         self.cut()
 
     def cut(self) -> None:
         """End all present and later texts with an error."""
         with self._lock:
             self.is_cut = True
-            several = list(self._watched)
+            several = list(self._batches)
             self._forget(several)
         for each in several:
             each.cursor.handle.cancel()
             each.end(Cancelled(CLOSED if self._engine.is_closed else SHUT_DOWN))
 
-    def _stepped(self) -> None:
+    def _on_step(self) -> None:
         """Collect news after a step, in the engine's thread; end all texts once the engine is closed."""
         if self._engine.is_closed:
             if not self._loop.is_closed():
@@ -170,33 +171,33 @@ class Dispatcher:
         """Collect the news of all texts, unless it can wait."""
         now = perf_counter()
         with self._lock:
-            for each in self._watched:
+            for each in self._batches:
                 if not each.has_begun and each.call.begun:
                     each.has_begun = True
                     each.queue_seconds = now - each.entered
                     self._metrics.queue_seconds.observe(each.queue_seconds)
-            is_early = now - self._told < GATHERED and self._engine.step_seconds < SLOW
-            if is_early and not any(each.is_urgent for each in self._watched):
+            is_early = now - self._last_sent < SEND_INTERVAL and self._engine.step_seconds < SLOW_STEP_SECONDS
+            if is_early and not any(each.is_urgent for each in self._batches):
                 return
-            if self._tell(self._watched):
-                self._told = now
+            if self._send(self._batches):
+                self._last_sent = now
 
-    def _tell(self, several: Iterable[CursorBatches]) -> bool:
+    def _send(self, several: Iterable[CursorBatches]) -> bool:
         """Pass news to the event loop, under the lock to keep its order."""
-        found = [(each, news, each.call.done) for each in several if (news := list(each.cursor.news()))]
-        if not found:
+        updates = [(each, news, each.call.done) for each in several if (news := list(each.cursor.news()))]
+        if not updates:
             return False
-        self._forget([each for each, _, is_over in found if is_over])
-        for each, _, _ in found:
+        self._forget([each for each, _, is_finished in updates if is_finished])
+        for each, _, _ in updates:
             each.has_grown = True
-        self._loop.call_soon_threadsafe(self._deliver, found)
+        self._loop.call_soon_threadsafe(self._deliver, updates)
         return True
 
     def _forget(self, several: Sequence[CursorBatches]) -> None:
         """Stop watching, under the lock."""
-        self._watched.difference_update(several)
+        self._batches.difference_update(several)
         self.writing -= sum(len(each.call.requests) for each in several)
 
-    def _deliver(self, found: Sequence[tuple[CursorBatches, Sequence[News], bool]]) -> None:
-        for arrivals, news, is_over in found:
-            arrivals.tell(news, is_over=is_over)
+    def _deliver(self, updates: Sequence[tuple[CursorBatches, Sequence[News], bool]]) -> None:
+        for arrivals, news, is_finished in updates:
+            arrivals.add_news(news, is_finished=is_finished)

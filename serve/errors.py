@@ -60,10 +60,10 @@ class ApiError(Exception):
         super().__init__(message)
         self.status = status
         self.headers = dict(headers or {})
-        said = {"message": message, "type": kind, "param": param_of(place), "code": code}
+        fields = {"message": message, "type": kind, "param": param_of(place), "code": code}
         if place or pointer:
-            said["pointer"] = pointer_of(place) + (pointer or "")
-        self.error: dict[str, Any] = {name: _short(value) for name, value in (said | more).items()}
+            fields["pointer"] = pointer_of(place) + (pointer or "")
+        self.error: dict[str, Any] = {name: _short(value) for name, value in (fields | more).items()}
 
     def as_anthropic(self) -> dict[str, Any]:
         """Return the body in the format of Anthropic's API."""
@@ -76,7 +76,7 @@ class ApiError(Exception):
         message, place = self.error["message"], self.error["param"] or ""
         return {"error": message if place.rpartition(".")[2] in message else f"{place}: {message}"}
 
-    def renamed(self, names: Names) -> ApiError:
+    def rename_field(self, names: Names) -> ApiError:
         """Rename the field to that of the called API, by the first matching pair. Return the same error."""
         pointer = self.error.get("pointer", "")
         for ours, theirs in names:
@@ -89,9 +89,9 @@ class ApiError(Exception):
             new = begin if ours.endswith("/") else begin + pointer[found.end() :]
             message = str(self.error["message"])
             old = (found[0], pointer, _param(found[0]), _param(pointer))
-            for before, behind in zip(old, (begin, new, _param(begin), _param(new)), strict=True):
-                before, behind = before.removeprefix("/"), behind.removeprefix("/")
-                message = re.sub(rf"(?<![\w/.]){re.escape(before)}(?=[ :=,;]|$)", lambda _, said=behind: said, message)
+            for old_name, new_name in zip(old, (begin, new, _param(begin), _param(new)), strict=True):
+                old_name, new_name = old_name.removeprefix("/"), new_name.removeprefix("/")
+                message = re.sub(rf"(?<![\w/.]){re.escape(old_name)}(?=[ :=,;]|$)", lambda _, to=new_name: to, message)
             self.error |= {"message": message, "param": _param(new), "pointer": new}
             break
         return self
@@ -111,10 +111,10 @@ def _short(value: Any) -> Any:
 
 def param_of(place: Place) -> str | None:
     """Return a place in OpenAI's notation: `messages[0].role`."""
-    said = ""
+    param = ""
     for each in place:
-        said += f"[{each}]" if isinstance(each, int) else f".{each}" if said else each
-    return said or None
+        param += f"[{each}]" if isinstance(each, int) else f".{each}" if param else each
+    return param or None
 
 
 def pointer_of(place: Place) -> str:
@@ -143,11 +143,11 @@ def busy(message: str, seconds: int = 1) -> ApiError:
 def too_long(message: str, context: int, place: Place = ()) -> ApiError:
     """Return the error of a prompt that exceeds the context. Clients recognise OpenAI's wording, and shorten the
     prompt."""
-    said = f"{message}. This model's maximum context length is {context} tokens"
-    return ApiError(said, place, code="context_length_exceeded")
+    full_message = f"{message}. This model's maximum context length is {context} tokens"
+    return ApiError(full_message, place, code="context_length_exceeded")
 
 
-def _told(error: TrellmError) -> str:
+def _message(error: TrellmError) -> str:
     """Return an error's message with command-line flags in place of Python arguments."""
     message = str(error)
     for option, flag in _FLAGS.items():
@@ -155,58 +155,58 @@ def _told(error: TrellmError) -> str:
     return message
 
 
-def of_constraint(error: TrellmError, place: Place) -> ApiError:
+def constraint_error(error: TrellmError, place: Place) -> ApiError:
     """Return the error of a constraint at a place of the request."""
-    said = _told(error)
+    message = _message(error)
     if isinstance(error, SchemaError):
-        return ApiError(said, place, code="invalid_json_schema", pointer=error.pointer.lstrip("#"))
+        return ApiError(message, place, code="invalid_json_schema", pointer=error.pointer.lstrip("#"))
     if isinstance(error, LimitError) and place and error.pointer is not None:
-        return ApiError(said, place, code="constraint_too_large", pointer=error.pointer.lstrip("#"))
+        return ApiError(message, place, code="constraint_too_large", pointer=error.pointer.lstrip("#"))
     if isinstance(error, TextSyntaxError):
         code = "invalid_regex" if isinstance(error, PatternError) else "invalid_grammar"
         code = code if isinstance(error, PatternError | GrammarError) else "invalid_constraint"
         return ApiError(
-            said, place, code=code, offset=error.offset, line=error.line, column=error.column, reason=error.reason
+            message, place, code=code, offset=error.offset, line=error.line, column=error.column, reason=error.reason
         )
     if isinstance(error, FormatError):
-        return ApiError(said, (*place, *error.steps), code="invalid_structural_tag")
+        return ApiError(message, (*place, *error.steps), code="invalid_structural_tag")
     if isinstance(error, LanguageError):
-        return ApiError(said, place, code="impossible_constraint")
+        return ApiError(message, place, code="impossible_constraint")
     if type(error) is OptionError:  # it may quote the constraint, so its text is not searched
-        return ApiError(said, place or _named(said))
-    return of_request(error, place)
+        return ApiError(message, place or _option_place(message))
+    return request_error(error, place)
 
 
-def of_media(error: TrellmError, place: Place) -> ApiError:
+def media_error(error: TrellmError, place: Place) -> ApiError:
     """Return the error of an image or audio at a place of the request."""
     kind = error.kind if isinstance(error, MediaError) else None
     if kind == "audio" or isinstance(error, AudioError):
-        return ApiError(_told(error), place, code="invalid_audio")
+        return ApiError(_message(error), place, code="invalid_audio")
     is_image = kind == "image" or isinstance(error, ImageError)
-    return ApiError(_told(error), place, code="invalid_image" if is_image else "invalid_value")
+    return ApiError(_message(error), place, code="invalid_image" if is_image else "invalid_value")
 
 
-def of_request(error: TrellmError, place: Place = ()) -> ApiError:
+def request_error(error: TrellmError, place: Place = ()) -> ApiError:
     """Return the engine's error about a request."""
-    said = _told(error)
+    message = _message(error)
     if isinstance(error, BudgetError):
         where = place or ("max_tokens",)
-        return ApiError(_in_its_words(said, where), where, code="budget_too_small", needed=error.needed)
+        return ApiError(_with_field_names(message, where), where, code="budget_too_small", needed=error.needed)
     if isinstance(error, LimitError):
-        return ApiError(said, place, code="constraint_too_large")
+        return ApiError(message, place, code="constraint_too_large")
     if isinstance(error, Cancelled):
-        return ApiError(said, place, status=503, kind=SERVER, code="cancelled")
+        return ApiError(message, place, status=503, kind=SERVER, code="cancelled")
     if isinstance(error, ModelError):
-        return ApiError(said, status=500, kind=SERVER, code="model_error")
+        return ApiError(message, status=500, kind=SERVER, code="model_error")
     if isinstance(error, SchemaError | TextSyntaxError | LanguageError):
-        return of_constraint(error, place)
+        return constraint_error(error, place)
     if isinstance(error, ToolError):
         where = [int(step) if step.isdecimal() else step for step in error.pointer.split("/")]
-        return ApiError(said, where, code="invalid_tool")
-    if isinstance(error, OptionError) and (found := re.search(r"context of (\d+)", said)):
-        return too_long(said, int(found[1]), place or _named(said))
-    where = place or _named(said)
-    return ApiError(_in_its_words(said, where), where, code="invalid_value")
+        return ApiError(message, where, code="invalid_tool")
+    if isinstance(error, OptionError) and (found := re.search(r"context of (\d+)", message)):
+        return too_long(message, int(found[1]), place or _option_place(message))
+    where = place or _option_place(message)
+    return ApiError(_with_field_names(message, where), where, code="invalid_value")
 
 
 _FLAGS = {
@@ -266,31 +266,31 @@ _VALUES = {
 """Python options and values in messages, and their replacements for requests."""
 
 
-def _named(message: str) -> Place:
+def _option_place(message: str) -> Place:
     """Return the field of the option that a message begins with."""
     name = re.match(r"[a-z_]*", message)
-    said = "" if name is None else name[0]
-    return tuple(_FIELDS[said].split(".")) if said in _FIELDS else (said,) if said in _OPTIONS else ()
+    option = "" if name is None else name[0]
+    return tuple(_FIELDS[option].split(".")) if option in _FIELDS else (option,) if option in _OPTIONS else ()
 
 
-def _in_its_words(message: str, place: Place) -> str:
+def _with_field_names(message: str, place: Place) -> str:
     """Replace an option at a message's beginning, and other Python terms, by fields of requests."""
     name = re.match(r"([a-z_]+)(=True)?(?=\W)", message)
-    if name is None or not _named(message):
+    if name is None or not _option_place(message):
         return message
     field = param_of(place) if name[1] == "max_tokens" else _FIELDS.get(name[1], name[1])
-    said = f"{field}{message[name.end() :]}"
+    words = f"{field}{message[name.end() :]}"
     for pattern, value in _VALUES.items():
-        said = pattern.sub(value, said)
-    return said
+        words = pattern.sub(value, words)
+    return words
 
 
-def of_any(error: BaseException, place: Place = ()) -> ApiError:
+def api_error(error: BaseException, place: Place = ()) -> ApiError:
     """Return the error of a failed request, whatever the cause."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, TrellmError):
-        return of_request(error, place)
+        return request_error(error, place)
     if isinstance(error, MemoryError):
         return ApiError("the server is out of memory", status=503, kind=SERVER, code="out_of_memory")
     return ApiError(f"the server failed: {type(error).__name__}", status=500, kind=SERVER, code="internal_error")

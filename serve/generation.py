@@ -29,10 +29,10 @@ from ..engine.prompts.arguments import Prompt, is_chat
 from ..engine.results import Generation
 from ..engine.search import Beam, Greedy, Sample
 from ..errors import BudgetError, MediaError, TrellmError
-from .bodies import derived
+from .bodies import derive
 from .constraints.constraint import ConstraintSpec
-from .dispatcher import QUICK, CursorBatches
-from .errors import ApiError, Names, Place, of_any, of_constraint, of_request
+from .dispatcher import QUICK_TOKENS, CursorBatches
+from .errors import ApiError, Names, Place, api_error, constraint_error, request_error
 from .hosting.shared import is_large
 from .media.reading import RequestMedia
 from .requests.chat import ChatRequest, CompletionRequest
@@ -55,7 +55,7 @@ Prepared = tuple[Task, Sequence[Prompt], AnswerPlan | None]
 class GenerationRequest:
     """A validated and resolved request for texts.
 
-    asked: the body; constraint, options: resolved, except for max_tokens
+    body: the validated body; constraint, options: resolved, except for max_tokens
     place: of the prompts in the request; texts: number admitted until `end`
     task, prompts, plan: see `Prepared`; a prompt is repeated for each of several greedy texts
     scorer: scores the fields of answers, if requested
@@ -69,7 +69,7 @@ class GenerationRequest:
     """
 
     service: Service
-    asked: ChatRequest | CompletionRequest
+    body: ChatRequest | CompletionRequest
     constraint: ConstraintSpec
     options: Options
     place: Place
@@ -97,7 +97,7 @@ class GenerationRequest:
     @property
     def copies(self) -> int:
         """Number of runs of each prompt. Greedy texts are no samples, and each needs its own run."""
-        return self.asked.texts if isinstance(self.options.search, Greedy) else 1
+        return self.body.texts if isinstance(self.options.search, Greedy) else 1
 
     @property
     def choices(self) -> int:
@@ -123,12 +123,12 @@ class GenerationRequest:
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.output_tokens,
             "total_tokens": total,
-            "prompt_tokens_details": {"cached_tokens": self.cached_tokens} | self._of_media,
+            "prompt_tokens_details": {"cached_tokens": self.cached_tokens} | self._media_details,
             "completion_tokens_details": {"reasoning_tokens": self.reasoning_tokens},
         }
 
     @property
-    def _of_media(self) -> dict[str, int]:
+    def _media_details(self) -> dict[str, int]:
         """Number of prompt tokens that are rows of images and audio, for kinds that occur."""
         return {f"{kind}_tokens": self.media_tokens[kind] // self.copies for kind in self.media.counts}
 
@@ -149,17 +149,17 @@ class GenerationRequest:
 
     def _with_overruled(self, result: Generation[Any]) -> Generation[Any]:
         """Add stop conditions that occur in a constrained text to its `overruled`, since they did not end it."""
-        found = ["stop"] if any(each in result.text for each in self.asked.stops) else []
-        found += ["stop_token_ids"] if {*(self.asked.stop_token_ids or ())}.intersection(result.token_ids) else []
-        return replace(result, overruled=(*result.overruled, *found)) if found else result
+        overruled = ["stop"] if any(each in result.text for each in self.body.stops) else []
+        overruled += ["stop_token_ids"] if {*(self.body.stop_token_ids or ())}.intersection(result.token_ids) else []
+        return replace(result, overruled=(*result.overruled, *overruled)) if overruled else result
 
     def failed(self, error: Exception) -> ApiError:
         """Count an error during a stream, and return the error for the client."""
-        said = of_any(error)
-        self.service.metrics.fail(said)
+        client_error = api_error(error)
+        self.service.metrics.fail(client_error)
         if self.trace is not None:
-            self.trace.fail(said)
-        return said.renamed(self.names)
+            self.trace.fail(client_error)
+        return client_error.rename_field(self.names)
 
     def end(self) -> None:
         """Release everything the request holds, however it ended."""
@@ -173,22 +173,22 @@ class GenerationRequest:
             metrics.reasoning_tokens.inc(self.reasoning_tokens)
             metrics.request_seconds.observe(time.perf_counter() - self.since)
             if self.trace is not None:
-                self.trace.tell(self._traced(self.arrivals))
+                self.trace.set_attributes(self._span_attributes(self.arrivals))
 
-    def reach(self, event: str) -> None:
+    def add_event(self, event: str) -> None:
         """Add an event to the request's trace."""
         if self.trace is not None:
-            self.trace.reach(event)
+            self.trace.add_event(event)
 
-    def _traced(self, arrivals: CursorBatches) -> dict[str, Any]:
+    def _span_attributes(self, arrivals: CursorBatches) -> dict[str, Any]:
         """Return the attributes of the request's span."""
         search = self.options.search
         return {
-            "gen_ai.operation.name": "chat" if isinstance(self.asked, ChatRequest) else "text_completion",
+            "gen_ai.operation.name": "chat" if isinstance(self.body, ChatRequest) else "text_completion",
             "gen_ai.request.model": self.model_name,
             "gen_ai.request.choice.count": self.choices,
-            "gen_ai.request.max_tokens": self.asked.budget,
-            "gen_ai.request.stream": self.asked.is_streamed,
+            "gen_ai.request.max_tokens": self.body.budget,
+            "gen_ai.request.stream": self.body.is_streamed,
             "gen_ai.request.temperature": search.temperature if isinstance(search, Sample) else 0.0,
             "gen_ai.response.id": self.key,
             "gen_ai.response.finish_reasons": tuple(self.reasons),
@@ -233,13 +233,13 @@ class GenerationRequest:
         async for pieces in self._updates():
             for each in pieces:
                 assert each.result is not None
-                work = partial(self._made, make, self.index_of(each), each.result)
-                is_quick = self._is_quick and len(each.result.token_ids) < QUICK
+                work = partial(self._build, make, self.index_of(each), each.result)
+                is_quick = self._is_quick and len(each.result.token_ids) < QUICK_TOKENS
                 loop = asyncio.get_running_loop()
                 found[self.index_of(each)] = work() if is_quick else await loop.run_in_executor(None, work)
         return [found[index] for index in sorted(found)]  # beam search may find fewer texts
 
-    def _made(self, make: Callable[[int, Generation[Any]], T], index: int, result: Generation[Any]) -> T:
+    def _build(self, make: Callable[[int, Generation[Any]], T], index: int, result: Generation[Any]) -> T:
         """Build the result of a text, with scored fields if requested."""
         return make(index, result if self.scorer is None else self.scorer.scored(result, self.options))
 
@@ -257,10 +257,10 @@ class GenerationRequest:
     async def enter(self) -> None:
         """Start the texts. Raises ApiError before anything runs."""
         ids: tuple[int, ...] | None = None
-        if self._is_short and not self._is_led:
-            with self._told():
+        if self._is_short and not self._has_frame_text:
+            with self._convert_errors():
                 ids = self._ids(self.prompts[0], 0)
-            if self._is_known(ids):
+            if self._may_enter_at_once(ids):
                 self._enter(ids)
                 return
         pool = self.service.shared.pool_of(self.prompts)
@@ -283,7 +283,7 @@ class GenerationRequest:
             async for pieces in self.arrivals.pieces(is_quick=self._is_quick):
                 for number, each in enumerate(pieces):
                     if each.result is not None:
-                        if self.constraint.kind and (self.asked.stop or self.asked.stop_token_ids):
+                        if self.constraint.kind and (self.body.stop or self.body.stop_token_ids):
                             pieces[number] = replace(each, result=self._with_overruled(each.result))
                         self.reasons.append(REASONS[each.result.finish_reason])
                         metrics.finish(self.reasons[-1])
@@ -291,13 +291,13 @@ class GenerationRequest:
                         self.output_tokens += len(each.result.token_ids)
                 yield pieces
         except Exception as error:  # affects only this request
-            raise of_any(error) from None
+            raise api_error(error) from None
 
     @property
     def _is_quick(self) -> bool:
         """True if short results are cheap: no quotations, final conditions or score tables."""
         first = self.requests[0]
-        is_plain = first.start.guide_cache is None or self.asked.trellm == _PLAIN
+        is_plain = first.start.guide_cache is None or self.body.trellm == _PLAIN
         return is_plain and not (self.options.logprobs or self.options.prompt_logprobs or first.pools)
 
     @property
@@ -311,11 +311,11 @@ class GenerationRequest:
         return not is_large((prompt, self.options.extras), SHORT)
 
     @property
-    def _is_led(self) -> bool:
+    def _has_frame_text(self) -> bool:
         """True if a frame's text is tokenized together with the prompt."""
         return isinstance(self.prompts[0], str) and getattr(self.task, "frame", None) not in (None, "auto")
 
-    def _is_known(self, ids: tuple[int, ...]) -> bool:
+    def _may_enter_at_once(self, ids: tuple[int, ...]) -> bool:
         """Test whether submission cannot block on the constraint, which another thread may hold."""
         task: Any = self.task
         if not isinstance(task, TextGenerator):
@@ -325,35 +325,35 @@ class GenerationRequest:
     def _enter(self, ids: tuple[int, ...] | None) -> None:
         """Tokenize the prompts and submit them, in this or another thread. ids: tokens of the only prompt, if known"""
         service, task = self.service, self.task
-        with self._told():
+        with self._convert_errors():
             jobs, self.sizes = self._jobs(ids)
             pairs = [(task, prompt) for prompt in self.prompts]
             handle = Handle(service.engine, pairs, self.options, jobs=jobs, keeps=False)
         tokens = sum(self.sizes)
         self.prompt_tokens = tokens // self.copies
         service.metrics.prompt_tokens.inc(tokens)
-        self.arrivals = service.dispatcher.add(handle.cursor(grows=self.asked.is_streamed))
+        self.arrivals = service.dispatcher.add(handle.cursor(grows=self.body.is_streamed))
 
-    def _jobs(self, known: tuple[int, ...] | None) -> tuple[list[Job], list[int]]:
-        """Return the prompts with tokens and budgets, and their numbers of tokens. known: tokens of the only prompt"""
-        found: list[Job] = []
+    def _jobs(self, only_ids: tuple[int, ...] | None) -> tuple[list[Job], list[int]]:
+        """Return the prompts with tokens and budgets, and their token counts. only_ids: tokens of the only prompt"""
+        jobs: list[Job] = []
         sizes: list[int] = []
         for number, prompt in enumerate(self.prompts):
             job = self.task.job(prompt, self.options)
-            ids = self._ids(job.prompt, number) if known is None else known
+            ids = self._ids(job.prompt, number) if only_ids is None else only_ids
             tokens = job.read(self.service.model, self.options, number, ids)
             sizes.append(len(tokens.ids))
             if self.media.counts:
                 self.media_tokens.update(counts_of(tokens.ids))
             budget = None if job.pools else self._budget(sizes[-1], job.needed)
-            found.append(replace(job, tokens=tokens, max_tokens=budget))
-        return found, sizes
+            jobs.append(replace(job, tokens=tokens, max_tokens=budget))
+        return jobs, sizes
 
     def _budget(self, prompt: int, needed: int) -> int | None:
         """Return the budget of a text: as requested, or as the context allows; None if it has no room."""
         model = self.service.model
-        if self.asked.budget is not None:
-            return self.asked.budget
+        if self.body.budget is not None:
+            return self.body.budget
         most = max(self.service.settings.output_tokens, needed)
         if model.context is None or implements(model, SourceModel):
             return most
@@ -362,30 +362,30 @@ class GenerationRequest:
 
     def _ids(self, prompt: Prompt, number: int) -> tuple[int, ...]:
         """Return a prompt's tokens, truncated as requested. -1 truncates to what the context allows."""
-        is_verbatim, most = not self.asked.trellm.special_tokens, self.asked.truncate_prompt_tokens
+        is_verbatim, most = not self.body.trellm.special_tokens, self.body.truncate_prompt_tokens
         extras = self.options.extras if is_chat(prompt) else {}  # the template was applied before
         if most is not None and self.media.counts:
-            said = "truncate_prompt_tokens might cut an image or audio; leave it out, or send fewer"
-            raise ApiError(said, ("truncate_prompt_tokens",))
+            message = "truncate_prompt_tokens might cut an image or audio; leave it out, or send fewer"
+            raise ApiError(message, ("truncate_prompt_tokens",))
         if most is None:
             return self.service.ids(prompt, number, extras, self.place, is_verbatim=is_verbatim)
-        ids, context = self.service.encoded(prompt, number, extras, is_verbatim=is_verbatim), self.service.model.context
+        ids, context = self.service.encode(prompt, number, extras, is_verbatim=is_verbatim), self.service.model.context
         if most == -1 and context is not None:
-            budget = 0 if isinstance(self.task, Embedder) else self.asked.budget
+            budget = 0 if isinstance(self.task, Embedder) else self.body.budget
             most = max(1, context - (self.service.settings.output_tokens if budget is None else budget))
         return ids if most == -1 else ids[-max(most, 1) :]
 
     @contextmanager
-    def _told(self) -> Generator[None]:
+    def _convert_errors(self) -> Generator[None]:
         """Convert errors in the block to the client's terms."""
         try:
             yield
         except MediaError:  # `begin` adds the place
             raise
         except BudgetError as error:
-            raise of_request(error, (self.asked.budget_field,)) from None
+            raise request_error(error, (self.body.budget_field,)) from None
         except TrellmError as error:
-            raise of_request(error, self.place if str(error).startswith("prompt ") else ()) from None
+            raise request_error(error, self.place if str(error).startswith("prompt ") else ()) from None
 
 
 def message_of(reader: AnswerReader | None, result: Generation[Any]) -> ParsedMessage:
@@ -395,98 +395,98 @@ def message_of(reader: AnswerReader | None, result: Generation[Any]) -> ParsedMe
 
 async def begin(
     request: Request,
-    asked: ChatRequest | CompletionRequest,
+    body: ChatRequest | CompletionRequest,
     prompts: int,
     place: Place,
     prepare: Callable[[GenerationRequest], Awaitable[Prepared]],
 ) -> GenerationRequest:
     """Validate, resolve and start a request with `prompts` prompts. Raises ApiError before anything runs."""
     service: Service = request.state.service
-    if asked.texts > service.settings.choices:
-        field = "n" if asked.texts == (asked.n or 1) else "best_of"
+    if body.texts > service.settings.choices:
+        field = "n" if body.texts == (body.n or 1) else "best_of"
         raise ApiError(
-            f"{field}={asked.texts}: the limit of this server is {service.settings.choices} texts for a prompt",
+            f"{field}={body.texts}: the limit of this server is {service.settings.choices} texts for a prompt",
             (field,),
         )
-    if asked.priority and not service.settings.priorities:
-        said = f"priority={asked.priority}: this server runs without --priorities; leave it out"
-        raise ApiError(said, ("priority",), code="unsupported_parameter")
+    if body.priority and not service.settings.priorities:
+        message = f"priority={body.priority}: this server runs without --priorities; leave it out"
+        raise ApiError(message, ("priority",), code="unsupported_parameter")
     try:
-        constraint = await derived(request, asked.constraint)
+        constraint = await derive(request, body.constraint)
     except TrellmError as error:
-        raise of_constraint(error, ("trellm", "include")) from None
-    make = partial(_options, service, asked, constraint)
+        raise constraint_error(error, ("trellm", "include")) from None
+    make = partial(_options, service, body, constraint)
     # biases of a whole vocabulary would block the event loop for 0.1 s
-    options = make() if asked.allowed_token_ids is None else await service.shared.aside(make)
-    _ = asked.budget  # validates it, and may raise ApiError
-    kind = "chatcmpl" if isinstance(asked, ChatRequest) else "cmpl"
-    texts = service.admit(prompts * asked.texts, place if prompts > 1 else ("n",))
+    options = make() if body.allowed_token_ids is None else await service.shared.run_slow(make)
+    _ = body.budget  # validates it, and may raise ApiError
+    kind = "chatcmpl" if isinstance(body, ChatRequest) else "cmpl"
+    texts = service.admit(prompts * body.texts, place if prompts > 1 else ("n",))
     key = f"{kind}-{fresh_bits(96):024x}"
     media = RequestMedia(service.shared.media, reads=service.reads)
-    begun = GenerationRequest(service, asked, constraint, options, place, texts, key, media)
-    begun.names, begun.trace = getattr(request.state, "names", ()), getattr(request.state, "trace", None)
+    generation = GenerationRequest(service, body, constraint, options, place, texts, key, media)
+    generation.names, generation.trace = getattr(request.state, "names", ()), getattr(request.state, "trace", None)
     try:
-        begun.task, several, begun.plan = await prepare(begun)
-        begun.reach("constraint ready")
-        begun.prompts = [prompt for prompt in several for _ in range(begun.copies)]
-        if asked.trellm.fields:
-            begun.task, begun.scorer = _scored(begun)
-        if begun.plan is not None:  # the plan implements stop strings and goals, which do not apply to calls
-            begun.options = replace(options, stop=(), include=())
-        await begun.enter()
-        begun.reach("in the engine")
+        generation.task, several, generation.plan = await prepare(generation)
+        generation.add_event("constraint ready")
+        generation.prompts = [prompt for prompt in several for _ in range(generation.copies)]
+        if body.trellm.fields:
+            generation.task, generation.scorer = _scored_task(generation)
+        if generation.plan is not None:  # the plan implements stop strings and goals, which do not apply to calls
+            generation.options = replace(options, stop=(), include=())
+        await generation.enter()
+        generation.add_event("in the engine")
     except BaseException as error:
-        begun.end()
+        generation.end()
         if isinstance(error, MediaError):
-            raise media.told(error) from None
+            raise media.placed_error(error) from None
         raise
-    return begun
+    return generation
 
 
-def _scored(begun: GenerationRequest) -> tuple[Task, FieldScorer]:
+def _scored_task(generation: GenerationRequest) -> tuple[Task, FieldScorer]:
     """Return the task and scorer of a request with fields. Raises ApiError."""
     place = ("trellm", "fields")
-    if begun.asked.is_streamed:
+    if generation.body.is_streamed:
         raise ApiError("trellm.fields are only known at the end of a text; leave out stream", ("stream",))
-    task: Any = begun.task
-    if begun.plan is not None or not isinstance(task, TextGenerator):
+    task: Any = generation.task
+    if generation.plan is not None or not isinstance(task, TextGenerator):
         raise ApiError("trellm.fields together with tools or a model that thinks is not supported", place)
     generator = cast("TextGenerator[Any]", task)
     try:
-        return generator.alone, generator.field_scorer(begun.options)
+        return generator.alone, generator.field_scorer(generation.options)
     except TrellmError as error:
-        raise of_request(error, place) from None
+        raise request_error(error, place) from None
 
 
-def _only(service: Service, ids: Sequence[int], bias: Mapping[int, float]) -> dict[int, float]:
+def _ban_all_but(service: Service, ids: Sequence[int], bias: Mapping[int, float]) -> dict[int, float]:
     """Return biases that ban all but some tokens, as vLLM does. Raises ApiError."""
     service.check_tokens(ids, ("allowed_token_ids",))
     return dict(bias) | dict.fromkeys(set(range(service.model.vocabulary.size)).difference(ids), -math.inf)
 
 
-def _options(service: Service, asked: ChatRequest | CompletionRequest, constraint: ConstraintSpec) -> Options:
+def _options(service: Service, body: ChatRequest | CompletionRequest, constraint: ConstraintSpec) -> Options:
     """Return the engine's options of a request. Raises ApiError."""
-    said: dict[str, Any] = asked.options() | {"include": constraint.goals, "batch_size": MAX_ROWS}
-    said |= {"diagnostics": asked.trellm.trace, "fields": asked.trellm.fields}
-    said["adapter"] = asked.model if asked.model in service.adapters else None
-    if asked.allowed_token_ids is not None:
-        said["logit_bias"] = _only(service, asked.allowed_token_ids, said.get("logit_bias", {}))
-    if asked.ignore_eos:
+    options: dict[str, Any] = body.options() | {"include": constraint.goals, "batch_size": MAX_ROWS}
+    options |= {"diagnostics": body.trellm.trace, "fields": body.trellm.fields}
+    options["adapter"] = body.model if body.model in service.adapters else None
+    if body.allowed_token_ids is not None:
+        options["logit_bias"] = _ban_all_but(service, body.allowed_token_ids, options.get("logit_bias", {}))
+    if body.ignore_eos:
         if constraint.kind:
             raise ApiError("ignore_eos needs free text: a constraint decides where its texts end", ("ignore_eos",))
-        said["min_tokens"] = service.settings.output_tokens if asked.budget is None else asked.budget
-    if asked.trellm.heal is not None:
-        said["heal"] = asked.trellm.heal
+        options["min_tokens"] = service.settings.output_tokens if body.budget is None else body.budget
+    if body.trellm.heal is not None:
+        options["heal"] = body.trellm.heal
     if constraint.kind:  # a constraint defines the ends of its texts
-        said = {name: value for name, value in said.items() if name not in ("stop", "stop_ids")}
+        options = {name: value for name, value in options.items() if name not in ("stop", "stop_ids")}
     try:
-        search = asked.search(asked.trellm.beam_search)
-        if isinstance(search, Beam) and asked.is_streamed and search.n > 1:
+        search = body.search(body.trellm.beam_search)
+        if isinstance(search, Beam) and body.is_streamed and search.n > 1:
             raise ApiError("a beam search has several texts only at its end; leave out stream", ("stream",))
-        if isinstance(asked, CompletionRequest) and asked.told is not None:
+        if isinstance(body, CompletionRequest) and body.returned_texts is not None:
             if isinstance(search, (Beam, Greedy)):
                 raise ApiError("best_of needs random sampling; give a temperature above 0", ("best_of",))
-            said["logprobs"] = said.get("logprobs") or True
-        return Options.of(RunOptions, {**said, "search": search})
+            options["logprobs"] = options.get("logprobs") or True
+        return Options.of(RunOptions, {**options, "search": search})
     except TrellmError as error:
-        raise of_request(error) from None
+        raise request_error(error) from None

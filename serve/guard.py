@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .endpoints.answers import refused
+from .endpoints.answers import error_answer
 from .errors import ApiError
 from .telemetry import Metrics, RequestTrace, Tracing
 
@@ -46,7 +46,7 @@ class Guard:
 
         status, route, trace = 0, "other", _trace(scope)
 
-        async def counted(message: Message) -> None:
+        async def send_and_count(message: Message) -> None:
             nonlocal status, route
             if message["type"] == "http.response.start":
                 status = int(message["status"])
@@ -59,7 +59,9 @@ class Guard:
         if error is not None:
             self._metrics.fail(error)
         try:
-            await logged(self._app if error is None else refused(error, scope["path"]), scope, receive, counted)
+            await answer_logged(
+                self._app if error is None else error_answer(error, scope["path"]), scope, receive, send_and_count
+            )
         finally:
             if trace is not None:
                 trace.end(status, route)
@@ -73,29 +75,29 @@ class Guard:
             # A proxy that trusts the other header would split the data differently (RFC 9112, 6.1).
             lengths |= (name == b"content-length") | 2 * (name == b"transfer-encoding")
         if size > HEADER_BYTES:
-            said = f"the headers have more than {HEADER_BYTES:,} bytes"
-            return ApiError(said, status=431, code="headers_too_large", headers=close)
+            message = f"the headers have more than {HEADER_BYTES:,} bytes"
+            return ApiError(message, status=431, code="headers_too_large", headers=close)
         if lengths == 3:
-            said = "the headers have both Content-Length and Transfer-Encoding; send one of them"
-            return ApiError(said, code="invalid_http", headers=close)
-        if self._hosts and scope["path"] not in HEALTH and (name := self._strange(Headers(scope=scope))) is not None:
-            said = (
+            message = "the headers have both Content-Length and Transfer-Encoding; send one of them"
+            return ApiError(message, code="invalid_http", headers=close)
+        if self._hosts and scope["path"] not in HEALTH and (name := self._bad_host(Headers(scope=scope))) is not None:
+            message = (
                 f"host {name[:200]!r} is not allowed: a web page may have given its own name the address of this "
                 "machine (DNS rebinding). Use an address, or start the server with --allow-host"
             )
-            return ApiError(said, status=403, code="host_not_allowed")
-        if self._keys and scope["path"] not in OPEN and not self._is_known(Headers(scope=scope)):
-            said = "missing or invalid API key: send the header Authorization: Bearer KEY, or x-api-key: KEY"
-            return ApiError(said, status=401, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+            return ApiError(message, status=403, code="host_not_allowed")
+        if self._keys and scope["path"] not in OPEN and not self._has_valid_key(Headers(scope=scope)):
+            message = "missing or invalid API key: send the header Authorization: Bearer KEY, or x-api-key: KEY"
+            return ApiError(message, status=401, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
         return None
 
-    def _strange(self, headers: Headers) -> str | None:
+    def _bad_host(self, headers: Headers) -> str | None:
         """Return an unaccepted host name; None if it is accepted. Clients cannot forge it in DNS rebinding."""
-        given = headers.get("host", "")
+        host = headers.get("host", "")
         try:
-            name = (urlsplit(f"//{given}").hostname or "").removesuffix(".")
+            name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
         except ValueError:
-            return given
+            return host
         if not name or name in self._hosts or name == "localhost" or name.endswith(".localhost"):
             return None
         try:
@@ -104,13 +106,13 @@ class Guard:
             return name
         return None
 
-    def _is_known(self, headers: Headers) -> bool:
+    def _has_valid_key(self, headers: Headers) -> bool:
         """Test a key. All keys are compared, so that timing reveals nothing."""
         scheme, _, key = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             key = headers.get("x-api-key", "")  # header of Anthropic's clients
-        given = key.strip().encode("utf-8", "replace")
-        return any([hmac.compare_digest(given, known) for known in self._keys])
+        presented = key.strip().encode("utf-8", "replace")
+        return any([hmac.compare_digest(presented, known) for known in self._keys])
 
 
 def _trace(scope: Scope) -> RequestTrace | None:
@@ -123,21 +125,21 @@ def _trace(scope: Scope) -> RequestTrace | None:
     return trace
 
 
-async def logged(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+async def answer_logged(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer a request, and write an access log line if enabled."""
     if not ACCESS.isEnabledFor(logging.INFO):
         await app(scope, receive, send)
         return
     began, status = time.perf_counter(), 0
 
-    async def noted(message: Message) -> None:
+    async def send_and_note(message: Message) -> None:
         nonlocal status
         if message["type"] == "http.response.start":
             status = int(message["status"])
         await send(message)
 
     try:
-        await app(scope, receive, noted)
+        await app(scope, receive, send_and_note)
     finally:
         _log(scope, status, time.perf_counter() - began)
 
@@ -156,8 +158,8 @@ def write_access_log() -> None:
 def _log(scope: Scope, status: int, seconds: float) -> None:
     """Write a line about an answer. status: 0 if the client left before it"""
     client: Sequence[Any] | None = scope.get("client")
-    who = "-" if client is None else client[0]
+    host = "-" if client is None else client[0]
     ACCESS.info(
-        '%s "%s %s" %d %.1f ms', who, scope["method"], quote(scope["path"][:1000], safe="/:"), status, 1000 * seconds,
+        '%s "%s %s" %d %.1f ms', host, scope["method"], quote(scope["path"][:1000], safe="/:"), status, 1000 * seconds,
         extra={"status": status, "seconds": seconds},
     )  # fmt: skip

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 from ..checks import check_int, check_number
 from ..errors import OptionError
-from .cluster.loading import Given, described, ray
+from .cluster.loading import ModelSource, pack_model, ray
 from .cluster.replica import Replica
 from .cluster.router import Router
 from .cluster.rows import Generate
@@ -45,15 +45,15 @@ class ResourceNeeds:
     gpus: float
     door_cpus: float
 
-    def lack(self, there: Mapping[str, float]) -> str | None:
-        """Describe missing resources; None if nothing is missing. there: amounts by name, "CPU" and "GPU" in Ray"""
+    def lack(self, available: Mapping[str, float]) -> str | None:
+        """Describe missing resources; None if nothing is missing. available: amounts by name, "CPU" and "GPU" in Ray"""
         for name, each, door in (("CPU", self.cpus, self.door_cpus), ("GPU", self.gpus, 0.0)):
             needed = self.replicas * each + self.doors * door
-            if needed > there.get(name, 0):
+            if needed > available.get(name, 0):
                 doors = f" and {door:g} for each of {self.doors} routers" if door else ""
                 return (
                     f"{each:g} {name}s for each of {self.replicas} replicas{doors} are {needed:g}, but Ray has "
-                    f"{there.get(name, 0):g}: use fewer --replicas, or less for each, such as "
+                    f"{available.get(name, 0):g}: use fewer --replicas, or less for each, such as "
                     f"--{name.lower()}s {each / 2:g}"
                 )
         return None
@@ -63,7 +63,7 @@ _needs: WeakKeyDictionary[Any, ResourceNeeds] = WeakKeyDictionary()
 
 
 def deployment(
-    model: Given = None,
+    model: ModelSource = None,
     settings: Settings | None = None,
     *,
     replicas: int | tuple[int, int] = 1,
@@ -101,7 +101,7 @@ def deployment(
     for name, value in (("cpus", cpus), ("gpus", gpus)):
         if check_number(value, name, "a number of at least 0") < 0:
             raise OptionError(f"{name}={value!r}: expected a number of at least 0")
-    sent = described(model, **loading)
+    packed_model = pack_model(model, **loading)
     serve = ray("ray.serve")
     replica = serve.deployment(Replica).options(
         name="replica",
@@ -120,9 +120,9 @@ def deployment(
         ray_actor_options={"num_cpus": needs.door_cpus},
         graceful_shutdown_timeout_s=chosen.drain_seconds,
     )
-    made = router.bind(replica.bind(sent, replace(chosen, access_log=False), memory), chosen, tries)
-    _needs[made] = needs
-    return made
+    app = router.bind(replica.bind(packed_model, replace(chosen, access_log=False), memory), chosen, tries)
+    _needs[app] = needs
+    return app
 
 
 def _scaling(least: int, most: int, in_flight: int) -> dict[str, Any]:
@@ -138,12 +138,12 @@ def build(arguments: Mapping[str, Any]) -> Any:
 
     replicas: a number, or a list of two; settings: a mapping by the names of `Settings`. Raises OptionError.
     """
-    given = dict(arguments)
-    settings = given.pop("settings", None)
-    if isinstance(given.get("replicas"), list):
-        given["replicas"] = tuple(given["replicas"])
+    options = dict(arguments)
+    settings = options.pop("settings", None)
+    if isinstance(options.get("replicas"), list):
+        options["replicas"] = tuple(options["replicas"])
     try:
-        return deployment(settings=None if settings is None else Settings(**settings), **given)
+        return deployment(settings=None if settings is None else Settings(**settings), **options)
     except TypeError as error:
         raise OptionError(f"the arguments of trellm.serve.ray:build: {error}") from None
 
@@ -154,15 +154,15 @@ def run(application: Any, *, host: str = "127.0.0.1", port: int = 8000, name: st
     Running requests are finished first. A Ray instance started here listens on 127.0.0.1, whatever the host.
     Raises OptionError for an invalid port, and if this machine has less than the application reserves.
     """
-    end = threading.Event()
+    stopped = threading.Event()
 
-    def ended(number: int, frame: FrameType | None) -> None:
-        end.set()
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        stopped.set()
 
-    before = {each: signal.signal(each, ended) for each in (signal.SIGTERM, signal.SIGINT)}
+    before = {each: signal.signal(each, on_signal) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
         started = start(application, host=host, port=port, name=name)
-        end.wait()
+        stopped.wait()
         stop(name, started)
     finally:
         for each, handler in before.items():
@@ -174,7 +174,7 @@ def start(application: Any, *, host: str = "127.0.0.1", port: int = 8000, name: 
     library, serve = ray(), ray("ray.serve")
     needs = _needs.get(application)
     is_new = not library.is_initialized()
-    if is_new and not _joined(library):
+    if is_new and not _join(library):
         _begin(library, needs)
     elif needs is not None and (lack := needs.lack(library.cluster_resources())) is not None:
         _LOG.warning("replicas wait until the cluster grows: %s", lack)
@@ -183,7 +183,7 @@ def start(application: Any, *, host: str = "127.0.0.1", port: int = 8000, name: 
     return is_new
 
 
-def _joined(library: Any) -> bool:
+def _join(library: Any) -> bool:
     """Join the cluster that Ray finds. Return False if there is none."""
     try:
         library.init(address="auto", logging_level="warning")
@@ -209,8 +209,8 @@ def _begin(library: Any, needs: ResourceNeeds | None) -> None:
         raise
 
 
-def _check(needs: ResourceNeeds | None, there: Mapping[str, float]) -> None:
-    if needs is not None and (lack := needs.lack(there)) is not None:
+def _check(needs: ResourceNeeds | None, available: Mapping[str, float]) -> None:
+    if needs is not None and (lack := needs.lack(available)) is not None:
         raise OptionError(lack)
 
 

@@ -33,7 +33,7 @@ CUT_SECONDS = 5
 """Seconds for cut requests to send errors to their clients."""
 TICK_SECONDS = 0.1
 """Polling interval in seconds while draining."""
-TELL_SECONDS = 0.1
+ERROR_SECONDS = 0.1
 """Seconds for errors to clients after a second Ctrl-C."""
 IDLE_SECONDS = 75
 """Seconds that an idle connection stays open: more than in clients, which would else write to a closing one."""
@@ -74,7 +74,7 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
         if self.force_exit:  # after a second Ctrl-C, uvicorn skips the lifespan's end
             models.cut()
-            await asyncio.sleep(TELL_SECONDS)
+            await asyncio.sleep(ERROR_SECONDS)
             await self.lifespan.shutdown()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -88,15 +88,15 @@ def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sets TCP_NODELAY only for sockets created with IPPROTO_TCP. Without it, an answer's body waits some 40 ms
     # for the client's acknowledgement of the head.
-    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((host, port))
-        made.listen(BACKLOG)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
     except OSError as error:
-        made.close()
+        listener.close()
         raise OptionError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from None
-    return made
+    return listener
 
 
 def run(app: Starlette, settings: Settings, listening: socket.socket) -> None:
@@ -174,30 +174,30 @@ class Connection(HttpToolsProtocol):
     seconds: ClassVar[float] = 60.0
     loop: asyncio.AbstractEventLoop
     transport: asyncio.Transport
-    _coming: asyncio.TimerHandle | None = None
-    _reading: asyncio.TimerHandle | None = None
-    _at = ParserState.BETWEEN
-    _heads = 0
+    _request_timer: asyncio.TimerHandle | None = None
+    _write_timer: asyncio.TimerHandle | None = None
+    _state = ParserState.BETWEEN
+    _head_count = 0
     _head_bytes = 0
-    _answering: Any = None
+    _active_cycle: Any = None
     _fault: ApiError | None = None
-    _is_again = False
+    _is_reparsing = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the time limit."""
         joined: Any = JoiningTransport(transport, self.loop)  # type: ignore[arg-type]
         super().connection_made(joined)
-        self._wait()
+        self._start_request_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop waiting requests."""
-        self._wait_no_more()
-        self._watch_no_more()
+        self._stop_request_timer()
+        self._stop_write_timer()
         waiting = [cycle for cycle, _ in self.pipeline]
         self.pipeline.clear()
-        for cycle in [self._answering, *waiting]:
+        for cycle in [self._active_cycle, *waiting]:
             if cycle is not None:
-                _leave(cycle)
+                _disconnect(cycle)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -205,160 +205,160 @@ class Connection(HttpToolsProtocol):
         if self._fault is not None:
             return
         self._unset_keepalive_if_required()
-        self._heads = 0
-        was_at = self._at
+        self._head_count = 0
+        before = self._state
         self._feed(data)
-        if self._at is ParserState.HEAD and self._fault is None:
+        if self._state is ParserState.HEAD and self._fault is None:
             # The size of a head is only known if the data contains no other request.
-            if self._heads == (0 if was_at is ParserState.HEAD else 1) and was_at is not ParserState.BODY:
+            if self._head_count == (0 if before is ParserState.HEAD else 1) and before is not ParserState.BODY:
                 self._head_bytes += len(data)
             if self._head_bytes > HEADER_BYTES:
-                self._refuse(_too_large())
+                self._refuse(_too_large_error())
         if self._fault is None and 0 < len(self.pipeline) <= MAX_WAITING and len(self.cycle.body) <= HEADER_BYTES:
             self.flow.resume_reading()  # without reading, a disconnect would go unnoticed
-        self._look()
+        self._update_request_timer()
 
     def on_message_begin(self) -> None:
         """Reset the head's counters."""
-        if self._is_again:
+        if self._is_reparsing:
             return
-        self._at = ParserState.HEAD
-        self._heads += 1
+        self._state = ParserState.HEAD
+        self._head_count += 1
         self._head_bytes = 0
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
         """Forward the path."""
-        if not self._is_again:
+        if not self._is_reparsing:
             super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Forward a header. Trailers after the body are ignored."""
-        if self._at is ParserState.HEAD:
+        if self._state is ParserState.HEAD:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """Start or queue a request."""
-        if self._is_again:
-            self._is_again = False
+        if self._is_reparsing:
+            self._is_reparsing = False
             return
         hosts = sum(name == b"host" for name, _ in self.headers)
         if hosts != 1 and self.parser.get_http_version() == "1.1":  # ambiguous (RFC 9112, 3.2)
             raise HostError(f"a request must have one Host header, not {hosts}")
-        self._at = ParserState.BODY
+        self._state = ParserState.BODY
         is_answering = self._is_answering
         super().on_headers_complete()
         if not is_answering:
-            self._answering = self.cycle
+            self._active_cycle = self.cycle
 
     def on_message_complete(self) -> None:
         """Mark the end of a request."""
         if self.parser.should_upgrade():
             return
-        self._at = ParserState.BETWEEN
+        self._state = ParserState.BETWEEN
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """Continue with the next request, which may not have arrived completely."""
-        self._answering = self.pipeline[-1][0] if self.pipeline else None
+        self._active_cycle = self.pipeline[-1][0] if self.pipeline else None
         super().on_response_complete()
-        if self._answering is None and self._fault is not None:
-            self._tell(self._fault)
-        elif self._at is not ParserState.BETWEEN:
-            self._look()
+        if self._active_cycle is None and self._fault is not None:
+            self._send_error(self._fault)
+        elif self._state is not ParserState.BETWEEN:
+            self._update_request_timer()
 
     def send_400_response(self, msg: str) -> None:
         """Answer a malformed request in the server's own error format."""
-        self._refuse(_no_http(msg))
+        self._refuse(_malformed_error(msg))
 
     def pause_writing(self) -> None:
         """Set the time limit of a client that does not read."""
         super().pause_writing()
-        self._watch()
+        self._start_write_timer()
 
     def resume_writing(self) -> None:
         """Clear the time limit when the client has read most data."""
-        self._watch_no_more()
+        self._stop_write_timer()
         super().resume_writing()
 
     def _feed(self, data: bytes) -> None:
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as found:
-            self._go_on(data[found.args[0] :])
+            self._restart_parser(data[found.args[0] :])
         except httptools.HttpParserError as fault:
             self.send_400_response(str(fault.__context__ if isinstance(fault.__context__, HostError) else fault))
 
-    def _go_on(self, data: bytes) -> None:
+    def _restart_parser(self, data: bytes) -> None:
         """Parse data after the head of a request with an Upgrade header, at which llhttp stops.
 
         A new parser first gets a synthetic head without that header.
         """
-        kept = (b"content-length", b"transfer-encoding")
-        fields = [name + b": " + value + b"\r\n" for name, value in self.scope["headers"] if name in kept]
+        names = (b"content-length", b"transfer-encoding")
+        fields = [name + b": " + value + b"\r\n" for name, value in self.scope["headers"] if name in names]
         self.parser = httptools.HttpRequestParser(self)
-        self._is_again = True
+        self._is_reparsing = True
         self._feed(b"".join([b"POST / HTTP/1.1\r\n", *fields, b"\r\n", data]))
 
     @property
     def _is_answering(self) -> bool:
-        return self._answering is not None and not self._answering.response_complete
+        return self._active_cycle is not None and not self._active_cycle.response_complete
 
-    def _look(self) -> None:
+    def _update_request_timer(self) -> None:
         """Set the time limit for the rest of a request, or clear it while an earlier request is answered."""
-        is_own = self._at is ParserState.BODY and self._answering is self.cycle
-        if self._is_answering and not is_own:
-            self._wait_no_more()
+        is_current = self._state is ParserState.BODY and self._active_cycle is self.cycle
+        if self._is_answering and not is_current:
+            self._stop_request_timer()
         elif not self.transport.is_closing():
-            self._wait()
+            self._start_request_timer()
 
     def _refuse(self, error: ApiError) -> None:
         """Answer with an error after the answers of earlier requests."""
         self._fault = error
-        if self._at is ParserState.BODY and self.pipeline:
+        if self._state is ParserState.BODY and self.pipeline:
             self.pipeline.popleft()
         elif (
-            self._at is ParserState.BODY and self._is_answering
+            self._state is ParserState.BODY and self._is_answering
         ):  # the faulty data belong to the request that is being answered
-            assert self._answering is not None
-            if self._answering.response_started:
+            assert self._active_cycle is not None
+            if self._active_cycle.response_started:
                 self.transport.close()
                 return
-            _leave(self._answering)
-            self._answering = None
+            _disconnect(self._active_cycle)
+            self._active_cycle = None
         if self._is_answering:
             self.flow.pause_reading()
         else:
-            self._tell(error)
+            self._send_error(error)
 
-    def _watch(self) -> None:
+    def _start_write_timer(self) -> None:
         """Abort the connection if the client reads nothing for `seconds`, which frees the memory of its sequences."""
         size = self.transport.get_write_buffer_size()
 
-        def look() -> None:
+        def check_progress() -> None:
             if self.transport.get_write_buffer_size() < size:
-                self._watch()
+                self._start_write_timer()
             else:
                 self.transport.abort()
 
-        self._reading = self.loop.call_later(self.seconds, look)
+        self._write_timer = self.loop.call_later(self.seconds, check_progress)
 
-    def _watch_no_more(self) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
-            self._reading = None
+    def _stop_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
 
-    def _wait(self) -> None:
+    def _start_request_timer(self) -> None:
         """Start the time limit unless it is running."""
-        if self._coming is None:
-            self._coming = self.loop.call_later(self.seconds, self.transport.close)
+        if self._request_timer is None:
+            self._request_timer = self.loop.call_later(self.seconds, self.transport.close)
 
-    def _wait_no_more(self) -> None:
-        if self._coming is not None:
-            self._coming.cancel()
-            self._coming = None
+    def _stop_request_timer(self) -> None:
+        if self._request_timer is not None:
+            self._request_timer.cancel()
+            self._request_timer = None
 
-    def _tell(self, error: ApiError) -> None:
+    def _send_error(self, error: ApiError) -> None:
         """Send an error without the application, and close the connection."""
         body = json.dumps(error.body).encode()
         head = f"{error.status} {HTTPStatus(error.status).phrase}\r\nContent-Type: application/json\r\n"
@@ -366,17 +366,17 @@ class Connection(HttpToolsProtocol):
         self.transport.close()
 
 
-def _leave(cycle: Any) -> None:
+def _disconnect(cycle: Any) -> None:
     """Mark a request as disconnected, and wake its handler."""
     cycle.disconnected = True
     cycle.message_event.set()
 
 
-def _too_large() -> ApiError:
+def _too_large_error() -> ApiError:
     """Return the error of too large headers."""
     return ApiError("the headers are too large", status=431, code="headers_too_large")
 
 
-def _no_http(reason: str, status: int = 400) -> ApiError:
+def _malformed_error(reason: str, status: int = 400) -> ApiError:
     """Return the error of malformed HTTP."""
     return ApiError(f"malformed HTTP request: {reason}", status=status, code="invalid_http")

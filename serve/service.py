@@ -21,7 +21,7 @@ from ..errors import Cancelled, MediaError, OptionError, TrellmError
 from .constraints.compiler import ConstraintCompiler, weight
 from .constraints.constraint import ConstraintSpec
 from .dispatcher import CLOSED, Dispatcher
-from .errors import ApiError, Place, of_any, of_constraint, of_request, too_long
+from .errors import ApiError, Place, api_error, constraint_error, request_error, too_long
 from .hosting.shared import SharedState, is_large
 from .settings import MEDIA_BODY, TEXT_BODY
 from .telemetry import ModelMetrics
@@ -37,7 +37,7 @@ class Service:
 
     name: name for clients; adapters: names of the model's adapters, which requests use as model names
     memory: bytes of the KV cache; kept_bytes: bound in bytes of cached constraints
-    rested: called when the last sequence has ended
+    on_idle: called when the last sequence has ended
     texts: number of unfinished sequences; body_bytes: size limit of a body
     keep_alive: idle seconds after which the model is to be unloaded, from a client's request; None for unset
     """
@@ -51,7 +51,7 @@ class Service:
         *,
         memory: int | None = None,
         kept_bytes: int,
-        rested: Callable[[], None],
+        on_idle: Callable[[], None],
     ) -> None:
         self.name = name
         self.model = model
@@ -67,23 +67,23 @@ class Service:
         self.compiler = ConstraintCompiler(
             settings, metrics, lambda: self.engine.is_busy, lambda: self.dispatcher.writing
         )
-        self.form = ToolCallFormat.of(model)
+        self.tool_format = ToolCallFormat.of(model)
         self.verbatim = ChatEncoder(model)
         self.reads = kinds_read(model)
         self.body_bytes = settings.body_bytes or (MEDIA_BODY if self.reads else TEXT_BODY)
         self.texts = 0
         self.keep_alive: float | None = None
-        self._rested = rested
+        self._on_idle = on_idle
         self._admitted = 0
         self._trimmer = MemoryTrimmer(
-            lambda: self._admitted + self.compiler.begun,
+            lambda: self._admitted + self.compiler.started,
             lambda: not (self.texts or self.compiler.is_busy),
             self.compiler.forget,
         )
         tokens = (len(token) for token in model.vocabulary.tokens if token)
         self._longest_token = max(tokens, default=1)
 
-    async def rest(self) -> None:
+    async def stop_trimmer(self) -> None:
         """Stop the trimmer. Call this on the event loop before `close`."""
         await self._trimmer.close()
 
@@ -101,9 +101,9 @@ class Service:
     def check_tokens(self, ids: Sequence[int], place: Place) -> None:
         """Raise ApiError for token ids outside the vocabulary. place: of the ids in the request"""
         size = self.model.vocabulary.size
-        strange = next((each for each in ids if not 0 <= each < size), None)
-        if strange is not None:
-            raise ApiError(f"{strange} is not a token id; ids are 0 to {size - 1}", place)
+        invalid = next((each for each in ids if not 0 <= each < size), None)
+        if invalid is not None:
+            raise ApiError(f"{invalid} is not a token id; ids are 0 to {size - 1}", place)
 
     def admit(self, texts: int, place: Place) -> int:
         """Reserve capacity for a number of sequences until `release`, and return the number. Raises ApiError.
@@ -111,7 +111,7 @@ class Service:
         place: the field that requests them
         """
         if self.engine.is_closed:
-            raise of_any(Cancelled(CLOSED))
+            raise api_error(Cancelled(CLOSED))
         self.shared.check_room(texts, place)
         self._admitted += 1
         self.release(-texts)
@@ -123,7 +123,7 @@ class Service:
         self.shared.texts -= texts
         self.metrics.running.set(self.texts)
         if not self.texts:
-            self._rested()
+            self._on_idle()
 
     def measure(self) -> None:
         """Update the gauges of the metrics."""
@@ -135,12 +135,12 @@ class Service:
         """Return the generator of a constraint from the cache, or compile it. Raises ApiError."""
         try:
             make = partial(constraint.generator, self.model, self.settings.limits)
-            return await self.compiler.made(constraint, make, weight)
+            return await self.compiler.compile(constraint, make, weight)
         except TrellmError as error:
             if constraint.framed is not None and type(error) is OptionError and str(error).startswith("frame"):
-                raise of_request(error) from None
+                raise request_error(error) from None
             goals = ("trellm", "include") if constraint.goals else ()
-            raise of_constraint(error, constraint.place or goals) from None
+            raise constraint_error(error, constraint.place or goals) from None
 
     async def chat_ids(
         self,
@@ -163,20 +163,20 @@ class Service:
         except MediaError:  # the caller adds the place
             raise
         except TrellmError as error:
-            raise of_request(error, ("tools",) if str(error).startswith("tools=") else ("messages",)) from None
+            raise request_error(error, ("tools",) if str(error).startswith("tools=") else ("messages",)) from None
 
-    async def described(self, constraint: ConstraintSpec, prompts: list[Any], place: Place) -> list[Any]:
+    async def describe(self, constraint: ConstraintSpec, prompts: list[Any], place: Place) -> list[Any]:
         """Return prompts with the constraint's description appended. place: of the prompts. Raises ApiError."""
 
         def make() -> list[Prompt]:
             try:
                 description = describe(constraint.content)
             except TrellmError as error:
-                raise of_constraint(error, constraint.place) from None
+                raise constraint_error(error, constraint.place) from None
             try:
                 return [with_description(prompt, description) for prompt in prompts]
             except TrellmError as error:
-                raise of_request(error, place) from None
+                raise request_error(error, place) from None
 
         return await asyncio.get_running_loop().run_in_executor(self.shared.reading, make)
 
@@ -189,9 +189,9 @@ class Service:
         context = self.model.source_context if implements(self.model, SourceModel) else self.model.context
         if context is not None:
             self._check_length(prompt, number, extras, place, context)
-        return self.encoded(prompt, number, extras, is_verbatim=is_verbatim)
+        return self.encode(prompt, number, extras, is_verbatim=is_verbatim)
 
-    def encoded(self, prompt: Prompt, number: int, extras: Extras, *, is_verbatim: bool) -> tuple[int, ...]:
+    def encode(self, prompt: Prompt, number: int, extras: Extras, *, is_verbatim: bool) -> tuple[int, ...]:
         """Return `ids` without a length check. Raises OptionError."""
         if is_verbatim and is_chat(prompt):
             return self.verbatim.ids(prompt, number, extras)
@@ -204,12 +204,12 @@ class Service:
             if len(prompt) > context:
                 raise too_long(f"prompt {number} has {len(prompt):,} tokens", context, place)
             return
-        several = (
+        texts = (
             [prompt]
             if isinstance(prompt, str)
             else [str(each["content"]) for each in cast("Sequence[Message]", prompt)]
         )
-        size = sum(map(len, several))
+        size = sum(map(len, texts))
         if size > most and not isinstance(prompt, str):  # a template may omit parts
             size = len(written(self.model, prompt, number, extras))
         if size > most:

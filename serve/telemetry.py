@@ -160,27 +160,27 @@ class RequestTrace:
         self._span = span
         self._method = method
 
-    def tell(self, attributes: Mapping[str, Any]) -> None:
+    def set_attributes(self, attributes: Mapping[str, Any]) -> None:
         """Set attributes that are not None."""
         self._span.set_attributes({key: value for key, value in attributes.items() if value is not None})
 
-    def reach(self, event: str) -> None:
+    def add_event(self, event: str) -> None:
         """Add an event with the current time."""
         self._span.add_event(event)
 
     def fail(self, error: ApiError) -> None:
         """Record an error within a stream, whose status was sent before."""
-        self.tell({"error.type": error.error["code"]})
-        self._judge(error.status)
+        self.set_attributes({"error.type": error.error["code"]})
+        self._set_status(error.status)
 
     def end(self, status: int, route: str) -> None:
         """End the span. status: HTTP status; 0 if the client left before it"""
         self._span.update_name(f"{self._method} {route}")
-        self.tell({"http.route": route, "http.response.status_code": status or None})
-        self._judge(status)
+        self.set_attributes({"http.route": route, "http.response.status_code": status or None})
+        self._set_status(status)
         self._span.end()
 
-    def _judge(self, status: int) -> None:
+    def _set_status(self, status: int) -> None:
         from opentelemetry.trace import StatusCode
 
         if status >= 500:
@@ -228,8 +228,8 @@ def check_endpoint(endpoint: str) -> None:
     except ValueError:
         is_address = False
     if not is_address:
-        said = f"otlp_traces_endpoint={endpoint!r}: expected an address such as http://localhost:4318/v1/traces"
-        raise OptionError(said)
+        message = f"otlp_traces_endpoint={endpoint!r}: expected an address such as http://localhost:4318/v1/traces"
+        raise OptionError(message)
     try:
         import_module("opentelemetry.sdk.trace")
         import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")

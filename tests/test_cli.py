@@ -102,7 +102,7 @@ def test_the_small_model_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_demo_names_the_constraints_that_it_uses() -> None:
     small = models.small()
     for example in demo_module.examples():
-        name = re.match(r"generate\.(\w+)\(model", example.written)
+        name = re.match(r"generate\.(\w+)\(model", example.code)
         assert name is not None
         made = example.make(small)
         assert (made.guide is None) == (name[1] == "text")

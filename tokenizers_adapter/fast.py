@@ -15,7 +15,7 @@ from .spelling import (
     Rewrite,
     Spell,
     TokenTable,
-    encoded,
+    encode_text,
     replace,
     spell_byte_level,
     spell_text,
@@ -51,13 +51,13 @@ def read_fast(tokenizer: Any, backend: Any) -> TokenTable:
         raise VocabularyError(f"the tokenizer has a token with the id {greatest:,}; ids go up to {MAX_TOKENS - 1:,}")
     tokens: list[bytes | None] = [None] * (1 + greatest)
     for token in literal - special:
-        tokens[token] = encoded(added[token].content)
-    other = special | literal
-    own = {text: token for text, token in vocabulary.items() if token not in other}
-    for token, data in zip(own.values(), spell([*own]), strict=True):
+        tokens[token] = encode_text(added[token].content)
+    added_ids = special | literal
+    model_tokens = {text: token for text, token in vocabulary.items() if token not in added_ids}
+    for token, data in zip(model_tokens.values(), spell([*model_tokens]), strict=True):
         tokens[token] = data
     eos: int | None = getattr(tokenizer, "eos_token_id", None)
-    named = {text: token for text, token in vocabulary.items() if token in other}
+    named = {text: token for text, token in vocabulary.items() if token in added_ids}
     return TokenTable(tokens, frozenset(special), () if eos is None else (eos,), named)
 
 
@@ -132,11 +132,11 @@ def _parts(component: Any, inner: str) -> Iterator[Part]:
 
     The pickle state of a component is its JSON, without the megabytes of the vocabulary in the tokenizer's JSON.
     """
-    waiting: list[Part] = [] if component is None else [json.loads(component.__getstate__())]
-    while waiting:
-        part = waiting.pop(0)
+    pending: list[Part] = [] if component is None else [json.loads(component.__getstate__())]
+    while pending:
+        part = pending.pop(0)
         if part["type"] == "Sequence":
-            waiting[:0] = part[inner]
+            pending[:0] = part[inner]
         else:
             yield part
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ..checks import brief
 from ..errors import VocabularyError
-from .spelling import SPACE_MARK, Spell, TokenTable, encoded, replace, spell_byte_level, spell_text
+from .spelling import SPACE_MARK, Spell, TokenTable, encode_text, replace, spell_byte_level, spell_text
 
 MAGIC = b"GGUF"
 ENDS = ("eos", "eot", "eom")
@@ -100,49 +100,51 @@ class _Reader:
 
     def __init__(self, data: mmap.mmap) -> None:
         self._data = data
-        self._at = 0
+        self._offset = 0
 
     def header(self) -> GGUFHeader:
-        if self._take(4) != MAGIC:
-            raise self._fault("a GGUF file begins with 'GGUF'", 0)
+        if self._read(4) != MAGIC:
+            raise self._error("a GGUF file begins with 'GGUF'", 0)
         version = self._number("<I")
         if version not in _VERSIONS:
             order = "; it is big-endian" if version & 0xFFFF == 0 else ""
-            raise self._fault(f"version {version} of GGUF{order}; only little-endian versions 2 and 3 are supported", 4)
+            raise self._error(f"version {version} of GGUF{order}; only little-endian versions 2 and 3 are supported", 4)
         tensors, values = self._count("tensors", 24), self._count("values of metadata", 12)
         metadata: dict[str, Any] = {}
         for _ in range(values):
-            at, key = self._at, self._string()
+            offset, key = self._offset, self._string()
             if key in metadata:
-                raise self._fault(f"the key {key!r:.80} a second time", at)
+                raise self._error(f"the key {key!r:.80} a second time", offset)
             metadata[key] = self._value(self._number("<I"), key)
-        return GGUFHeader(metadata, [self._tensor_head() for _ in range(tensors)], self._at)
+        return GGUFHeader(metadata, [self._tensor_head() for _ in range(tensors)], self._offset)
 
-    def _fault(self, what: str, at: int | None = None) -> GGUFError:
-        return GGUFError(f"at byte {self._at if at is None else at:,}: {what}")
+    def _error(self, message: str, offset: int | None = None) -> GGUFError:
+        return GGUFError(f"at byte {self._offset if offset is None else offset:,}: {message}")
 
-    def _take(self, size: int) -> bytes:
-        if size > len(self._data) - self._at:
-            raise self._fault(f"{size:,} bytes are expected, but the file ends after {len(self._data) - self._at:,}")
-        self._at += size
-        return self._data[self._at - size : self._at]
+    def _read(self, size: int) -> bytes:
+        if size > len(self._data) - self._offset:
+            raise self._error(
+                f"{size:,} bytes are expected, but the file ends after {len(self._data) - self._offset:,}"
+            )
+        self._offset += size
+        return self._data[self._offset - size : self._offset]
 
     def _number(self, form: str) -> Any:
-        return struct.unpack(form, self._take(struct.calcsize(form)))[0]
+        return struct.unpack(form, self._read(struct.calcsize(form)))[0]
 
     def _count(self, of_what: str, least: int) -> int:
         """Read a number of items of at least `least` bytes each. Raises GGUFError if they exceed the file."""
-        at, count = self._at, self._number("<Q")
-        if count > (len(self._data) - self._at) // least:
-            raise self._fault(f"{count:,} {of_what} do not fit into the file", at)
+        offset, count = self._offset, self._number("<Q")
+        if count > (len(self._data) - self._offset) // least:
+            raise self._error(f"{count:,} {of_what} do not fit into the file", offset)
         return count
 
     def _string(self) -> str:
-        at, size = self._at, self._number("<Q")
+        offset, size = self._offset, self._number("<Q")
         try:
-            return self._take(size).decode()
+            return self._read(size).decode()
         except UnicodeDecodeError as error:
-            raise self._fault(f"a string that is not UTF-8 ({error.reason})", at) from error
+            raise self._error(f"a string that is not UTF-8 ({error.reason})", offset) from error
 
     def _value(self, kind: int, key: str) -> Any:
         if kind == _STRING:
@@ -151,7 +153,7 @@ class _Reader:
             return self._array(key)
         form = _SCALARS.get(kind)
         if form is None:
-            raise self._fault(f"{key!r:.80} has the unknown type {kind}", self._at - 4)
+            raise self._error(f"{key!r:.80} has the unknown type {kind}", self._offset - 4)
         return self._number(form)
 
     def _array(self, key: str) -> Any:
@@ -160,34 +162,34 @@ class _Reader:
             return self._strings(self._count(f"strings of {key!r:.80}", 8))
         form = _SCALARS.get(kind)
         if form is None:
-            raise self._fault(f"{key!r:.80} is an array of the unknown type {kind}", self._at - 4)
+            raise self._error(f"{key!r:.80} is an array of the unknown type {kind}", self._offset - 4)
         dtype = np.dtype(np.bool_ if form == "<?" else form)
         count = self._count(f"values of {key!r:.80}", dtype.itemsize)
-        return np.frombuffer(self._take(count * dtype.itemsize), dtype)
+        return np.frombuffer(self._read(count * dtype.itemsize), dtype)
 
     def _strings(self, count: int) -> list[str]:
         """Read many short strings, without a function call for each."""
-        data, at, end, found = self._data, self._at, len(self._data), list[str]()
+        data, offset, end, strings = self._data, self._offset, len(self._data), list[str]()
         size_of = struct.Struct("<Q").unpack_from
         for _ in range(count):
-            begin = at + 8
-            size = size_of(data, at)[0] if begin <= end else 0
+            begin = offset + 8
+            size = size_of(data, offset)[0] if begin <= end else 0
             if begin + size > end:
-                self._at = at
+                self._offset = offset
                 self._string()  # raises the error with its place
-            at = begin + size
-            found.append(data[begin:at].decode("utf-8", "surrogateescape"))
-        self._at = at
-        return found
+            offset = begin + size
+            strings.append(data[begin:offset].decode("utf-8", "surrogateescape"))
+        self._offset = offset
+        return strings
 
     def _tensor_head(self) -> TensorHead:
-        at, name, count = self._at, self._string(), self._number("<I")
+        offset, name, count = self._offset, self._string(), self._number("<I")
         if not 1 <= count <= _MAX_DIMENSIONS:
-            raise self._fault(
-                f"the tensor {name!r:.80} has {count} dimensions; 1 to {_MAX_DIMENSIONS} are supported", at
+            raise self._error(
+                f"the tensor {name!r:.80} has {count} dimensions; 1 to {_MAX_DIMENSIONS} are supported", offset
             )
         shape = tuple(self._number("<Q") for _ in range(count))[::-1]
-        return TensorHead(name, shape, self._number("<I"), self._number("<Q"), at)
+        return TensorHead(name, shape, self._number("<I"), self._number("<Q"), offset)
 
 
 _SPELLINGS = {"gpt2": True, "llama": False, "t5": False, "bert": False}
@@ -219,30 +221,30 @@ def read_gguf(path: Path) -> TokenTable:
     texts = cast("list[str]", texts)
     kinds = _kinds_of(path, fields.get("tokenizer.ggml.token_type"), len(texts))
     spell: Spell = spell_byte_level() if _SPELLINGS[model] else spell_text([replace(SPACE_MARK, " ")], True)
-    own = [token for token, kind in enumerate(kinds) if kind in (TokenType.NORMAL, TokenType.BYTE)]
+    spelled = [token for token, kind in enumerate(kinds) if kind in (TokenType.NORMAL, TokenType.BYTE)]
     tokens: list[bytes | None] = [None] * len(texts)  # None for control, unknown and unused tokens
     try:
-        for token, data in zip(own, spell([texts[token] for token in own]), strict=True):
+        for token, data in zip(spelled, spell([texts[token] for token in spelled]), strict=True):
             tokens[token] = data
         for token, kind in enumerate(kinds):
             if kind == TokenType.LITERAL:
-                tokens[token] = encoded(texts[token])
+                tokens[token] = encode_text(texts[token])
     except VocabularyError as error:
         raise VocabularyError(f"{path}: {error}") from error
-    found = [fields.get(f"tokenizer.ggml.{end}_token_id") for end in ENDS]
-    ends = [end for end in found if type(end) is int and 0 <= end < len(tokens)]
+    eos_fields = [fields.get(f"tokenizer.ggml.{end}_token_id") for end in ENDS]
+    ends = [end for end in eos_fields if type(end) is int and 0 <= end < len(tokens)]
     special = {token for token, data in enumerate(tokens) if data is None}
     added = {texts[token]: token for token, kind in enumerate(kinds) if token in special or kind == TokenType.LITERAL}
     return TokenTable(tokens, frozenset(special), tuple(dict.fromkeys(ends)), added)
 
 
-def _kinds_of(path: Path, given: Any, count: int) -> list[Any]:
+def _kinds_of(path: Path, types: Any, count: int) -> list[Any]:
     """Return the types of all tokens. Raises VocabularyError."""
-    if given is None:
+    if types is None:
         return [TokenType.NORMAL] * count
-    if not isinstance(given, np.ndarray):
+    if not isinstance(types, np.ndarray):
         raise VocabularyError(f"{path} has token types that are not integers; download it again")
-    kinds: list[Any] = cast("NDArray[Any]", given).tolist()
+    kinds: list[Any] = cast("NDArray[Any]", types).tolist()
     if len(kinds) != count:
         raise VocabularyError(f"{path} has {count:,} tokens, but token types of {len(kinds):,}; download it again")
     return kinds

@@ -54,30 +54,30 @@ class MarkedVocabulary(Vocabulary):
         super().__init__(tokens, unmarked.eos_ids, unmarked.special_ids - markers, unmarked.added_tokens)
         self.unmarked = unmarked
         self.markers = markers
-        self._spelt = {marker_bytes(token): unmarked.tokens[token] or b"" for token in markers}
+        self._bytes_of_marker = {marker_bytes(token): unmarked.tokens[token] or b"" for token in markers}
 
     def text_of(self, data: bytes) -> bytes:
         """Replace markers by the bytes of their tokens in the unmarked vocabulary, b"" for special tokens."""
-        return _MARKERS.sub(lambda marker: self._spelt[marker.group()], data)
+        return _MARKERS.sub(lambda marker: self._bytes_of_marker[marker.group()], data)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return with_markers, (self.unmarked, self.markers)
 
 
-_known: WeakKeyDictionary[Vocabulary, WeakValueDictionary[frozenset[int], MarkedVocabulary]] = WeakKeyDictionary()
+_cache: WeakKeyDictionary[Vocabulary, WeakValueDictionary[frozenset[int], MarkedVocabulary]] = WeakKeyDictionary()
 
 
 def with_markers(vocabulary: Vocabulary, markers: Iterable[int]) -> Vocabulary:
     """Return the vocabulary with these markers besides its own. A cache returns the same object, with its tables."""
     base = without_markers(vocabulary)
-    wanted = frozenset(markers)
+    ids = frozenset(markers)
     if isinstance(vocabulary, MarkedVocabulary):
-        wanted |= vocabulary.markers
-    if not wanted:
+        ids |= vocabulary.markers
+    if not ids:
         return base
-    known = _known.setdefault(base, WeakValueDictionary())
-    found = known.get(wanted)
-    return known.setdefault(wanted, MarkedVocabulary(base, wanted)) if found is None else found
+    marked = _cache.setdefault(base, WeakValueDictionary())
+    found = marked.get(ids)
+    return marked.setdefault(ids, MarkedVocabulary(base, ids)) if found is None else found
 
 
 def unmarked_text(vocabulary: Vocabulary, data: bytes) -> bytes:
@@ -99,9 +99,9 @@ def pieces_of(vocabulary: Vocabulary, text: str) -> Iterator[tuple[str, bytes]]:
     Lone surrogates have bytes that are not UTF-8.
     """
     markers = marker_names(vocabulary)
-    named = re.compile("|".join([*map(re.escape, sorted(markers, key=len, reverse=True)), "."]), re.DOTALL)
-    for found in named.finditer(text):
-        yield found[0], markers.get(found[0]) or found[0].encode("utf-8", "surrogatepass")
+    pattern = re.compile("|".join([*map(re.escape, sorted(markers, key=len, reverse=True)), "."]), re.DOTALL)
+    for match in pattern.finditer(text):
+        yield match[0], markers.get(match[0]) or match[0].encode("utf-8", "surrogatepass")
 
 
 def without_markers(vocabulary: Vocabulary) -> Vocabulary:
@@ -115,5 +115,5 @@ def token_of(tokenizer: Any, text: str) -> int | None:
     token = None if find is None else find(text)
     if not isinstance(token, int):
         return None
-    written: Any = getattr(tokenizer, "convert_ids_to_tokens", getattr(tokenizer, "id_to_token", None))
-    return token if written is None or written(token) == text else None  # else `find` returned the unknown token
+    name_of: Any = getattr(tokenizer, "convert_ids_to_tokens", getattr(tokenizer, "id_to_token", None))
+    return token if name_of is None or name_of(token) == text else None  # else `find` returned the unknown token

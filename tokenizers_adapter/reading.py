@@ -65,24 +65,24 @@ def _read_encoding(encoding: Any) -> TokenTable:
     return TokenTable(tokens, frozenset(special.values()), () if eos is None else (eos,), special)
 
 
-def read_file(given: str | Path) -> TokenTable:
+def read_file(file: str | Path) -> TokenTable:
     """Return the tokens of a file or folder.
 
     A tokenizer.json does not name EOS; a tokenizer_config.json beside it does.
     Raises VocabularyError for a missing file, or one of another kind.
     """
     try:
-        path = _file_of(Path(given))
+        path = _file_of(Path(file))
         if path is None:
             raise VocabularyError(
-                f"{str(given)!r} is not a file with a vocabulary; give a tokenizer.json, a tekken.json or a GGUF file, "
+                f"{str(file)!r} is not a file with a vocabulary; give a tokenizer.json, a tekken.json or a GGUF file, "
                 "a folder with one, or the tokenizer itself"
             )
         if is_gguf(path):
             return read_gguf(path)
         content = _json_of(path)
     except OSError as error:  # no permission, or an impossible name
-        raise VocabularyError(f"{str(given)!r} cannot be read: {error.strerror or error}") from error
+        raise VocabularyError(f"{str(file)!r} cannot be read: {error.strerror or error}") from error
     if isinstance(content, dict) and {"vocab", "config"} <= cast("dict[str, Any]", content).keys():
         return _read_tekken(cast("dict[str, Any]", content), path)
     if not isinstance(content, dict) or "model" not in content:
@@ -114,18 +114,18 @@ def _read_json(path: Path) -> TokenTable:
     except Exception as error:  # the library raises nothing narrower
         raise VocabularyError(f"{path} cannot be read: {error}") from error
     table = read_fast(backend, backend)
-    end = _end_beside(path)
+    end = _eos_of_config(path)
     token: int | None = None if end is None else backend.token_to_id(end)
     return table if token is None else replace(table, eos_ids=(token,))
 
 
-def _end_beside(path: Path) -> str | None:
+def _eos_of_config(path: Path) -> str | None:
     """Return the EOS token of the tokenizer_config.json beside a file."""
     try:
-        found: Any = _json_of(path.parent / "tokenizer_config.json")["eos_token"]
+        eos: Any = _json_of(path.parent / "tokenizer_config.json")["eos_token"]
     except (OSError, KeyError, TypeError):
         return None
-    text = cast("dict[str, Any]", found).get("content") if isinstance(found, dict) else found
+    text = cast("dict[str, Any]", eos).get("content") if isinstance(eos, dict) else eos
     return text if isinstance(text, str) else None
 
 
@@ -150,9 +150,9 @@ def read_mistral(tokenizer: Any) -> TokenTable:
     """Return the tokens of a Tekkenizer or SentencePieceTokenizer of mistral-common."""
     if hasattr(tokenizer, "id_to_byte_piece"):
         special = frozenset(int(token) for token in tokenizer.special_ids)
-        own = (None if token in special else tokenizer.id_to_byte_piece(token) for token in range(tokenizer.n_words))
+        pieces = (None if token in special else tokenizer.id_to_byte_piece(token) for token in range(tokenizer.n_words))
         added = {str(tokenizer.id_to_piece(token)): token for token in special}
-        return TokenTable(list(own), special, (int(tokenizer.eos_id),), added)
+        return TokenTable(list(pieces), special, (int(tokenizer.eos_id),), added)
     model = tokenizer._model
     tokens, special = read_pieces(model)
     return TokenTable(tokens, special, (int(tokenizer.eos_id),), {model.id_to_piece(token): token for token in special})

@@ -15,7 +15,7 @@ from .spelling import (
     Spell,
     TokenTable,
     byte_level_alphabet,
-    encoded,
+    encode_text,
     replace,
     spell_byte_level,
     spell_text,
@@ -35,20 +35,20 @@ def read_slow(tokenizer: Any) -> TokenTable:
     special.update(token for token in tokenizer.all_special_ids if token is not None)
     ids = sorted(set(tokenizer.get_vocab().values()) | set(added))
     literal = {t for t, content in added.items() if not _is_piece(tokenizer, content.content)}
-    own = [token for token in ids if token not in literal and token not in special]
-    pieces: list[str | bytes] = tokenizer.convert_ids_to_tokens(own)
+    piece_ids = [token for token in ids if token not in literal and token not in special]
+    pieces: list[str | bytes] = tokenizer.convert_ids_to_tokens(piece_ids)
 
     tokens: list[bytes | None] = [None] * (1 + max(ids, default=-1))
     for token in literal - special:
-        tokens[token] = encoded(added[token].content)
+        tokens[token] = encode_text(added[token].content)
     model = getattr(tokenizer, "sp_model", None)
     if model is None:
         strings = [piece for piece in pieces if isinstance(piece, str)]
-        spell, silent = _spelling_by_joining(tokenizer, strings), set[str]()
+        spell, textless = _spelling_by_joining(tokenizer, strings), set[str]()
     else:
-        spell, silent = _spelling_of_pieces(model)
-    for token, piece in zip(own, pieces, strict=True):
-        if piece not in silent:
+        spell, textless = _spelling_of_pieces(model)
+    for token, piece in zip(piece_ids, pieces, strict=True):
+        if piece not in textless:
             tokens[token] = piece if isinstance(piece, bytes) else spell([piece])[0]
     eos: int | None = tokenizer.eos_token_id
     named = {text: token for text, token in tokenizer.get_vocab().items() if token in literal or token in special}
@@ -57,9 +57,9 @@ def read_slow(tokenizer: Any) -> TokenTable:
 
 def read_pieces(model: Any) -> tuple[list[bytes | None], frozenset[int]]:
     """Return the bytes of each piece of a `sentencepiece.SentencePieceProcessor`, and the pieces without any."""
-    spell, silent = _spelling_of_pieces(model)
+    spell, textless = _spelling_of_pieces(model)
     pieces: list[str] = [model.id_to_piece(piece) for piece in range(model.get_piece_size())]
-    special = frozenset(number for number, piece in enumerate(pieces) if piece in silent)
+    special = frozenset(number for number, piece in enumerate(pieces) if piece in textless)
     return [None if number in special else spell([piece])[0] for number, piece in enumerate(pieces)], special
 
 
@@ -75,14 +75,14 @@ def _spelling_of_pieces(model: Any) -> tuple[Spell, set[str]]:
     These are control, unknown and unused pieces, which the model never produces from text.
     """
     pieces = range(model.get_piece_size())
-    silent = [each for each in pieces if model.is_control(each) or model.is_unknown(each) or model.is_unused(each)]
+    textless = [each for each in pieces if model.is_control(each) or model.is_unknown(each) or model.is_unused(each)]
     spell = spell_text([replace(SPACE_MARK, " ")], any(map(model.is_byte, pieces)))
-    return spell, set(map(model.id_to_piece, silent))
+    return spell, set(map(model.id_to_piece, textless))
 
 
 def _spelling_by_joining(tokenizer: Any, tokens: Sequence[str]) -> Spell:
     """Return the spelling that joins `tokens` as the tokenizer does, apart from space at the ends."""
-    ways = [
+    spellings = [
         spell_text(),
         spell_text([replace(SPACE_MARK, " ")]),
         spell_text([replace(SPACE_MARK, " ")], byte_fallback=True),
@@ -91,15 +91,15 @@ def _spelling_by_joining(tokenizer: Any, tokens: Sequence[str]) -> Spell:
         spell_text([word_part("@@")]),
     ]
     if set(byte_level_alphabet()).issuperset("".join(tokens)):
-        ways.insert(0, spell_byte_level())
+        spellings.insert(0, spell_byte_level())
     if all(len(token) == 1 and ord(token) < 256 for token in tokens):
-        ways.insert(0, lambda tokens: [token.encode("latin-1") for token in tokens])
+        spellings.insert(0, lambda tokens: [token.encode("latin-1") for token in tokens])
     # With U+FFFD in more than one token, bytes were lost before, and cannot be restored.
     if sum("\ufffd" in token for token in tokens) < 2:
         # Tokenizers may ignore word marks at the ends of a text, so both ends must be whole words.
         tokens = sorted(tokens, key=lambda token: (token.startswith("##"), not token.endswith("@@")))
         text = tokenizer.convert_tokens_to_string(tokens).strip()
-        for spell in ways:
+        for spell in spellings:
             joined = b"".join(spell(tokens))
             if text in (joined.decode(errors=errors).strip() for errors in ("replace", "ignore")):
                 return spell

@@ -51,7 +51,7 @@ def spell_byte_level(rewrites: Iterable[Rewrite] = ()) -> Spell:
     rewrites = tuple(rewrites)
 
     def spell(tokens: Sequence[str]) -> list[bytes]:
-        tokens = [_rewritten(token, rewrites) for token in tokens] if rewrites else tokens
+        tokens = [_rewrite(token, rewrites) for token in tokens] if rewrites else tokens
         try:  # encode all tokens in one call; each character is one byte
             data = codecs.charmap_encode("".join(tokens), "strict", table)[0]
         except UnicodeEncodeError:
@@ -69,14 +69,14 @@ def spell_text(rewrites: Iterable[Rewrite] = (), byte_fallback: bool = False) ->
         return [
             bytes([int(match[1], 16)])
             if byte_fallback and len(token) == 6 and (match := _BYTE_TOKEN.fullmatch(token))
-            else encoded(_rewritten(token, rewrites))
+            else encode_text(_rewrite(token, rewrites))
             for token in tokens
         ]
 
     return spell
 
 
-def _rewritten(token: str, rewrites: Sequence[Rewrite]) -> str:
+def _rewrite(token: str, rewrites: Sequence[Rewrite]) -> str:
     for rewrite in rewrites:
         token = rewrite(token)
     return token
@@ -86,10 +86,10 @@ def _byte_level(token: str, table: Any) -> bytes:
     try:
         return codecs.charmap_encode(token, "strict", table)[0]
     except UnicodeEncodeError:
-        return encoded(token)
+        return encode_text(token)
 
 
-def encoded(token: str) -> bytes:
+def encode_text(token: str) -> bytes:
     """Return a token's string in UTF-8. Raises VocabularyError for lone surrogates."""
     try:
         return token.encode()

@@ -54,7 +54,7 @@ class Vocabulary:
         """
         texts = [
             text or None if type(text) is bytes else _token_bytes(token, text)
-            for token, text in enumerate(_listed(tokens))
+            for token, text in enumerate(_token_list(tokens))
         ]
         self.size = len(texts)
         self.eos_ids = _token_ids("eos_ids", eos_ids, self.size)
@@ -63,7 +63,7 @@ class Vocabulary:
             raise VocabularyError(
                 "a vocabulary needs a token that ends the text; pass its ids as eos_ids=, e.g. eos_ids=[2]"
             )
-        self.added_tokens = _named(added_tokens, self.size)
+        self.added_tokens = _added_ids(added_tokens, self.size)
         self.tokens = texts
         for token in self.special_ids:
             self.tokens[token] = None
@@ -161,8 +161,8 @@ class Vocabulary:
         return digest.hexdigest()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        _known[_key(self)] = self
-        return _one_of, (_key(self), self.tokens, self.eos_ids)
+        _vocabularies[_key(self)] = self
+        return _shared_vocabulary, (_key(self), self.tokens, self.eos_ids)
 
     def __copy__(self) -> Self:
         return self
@@ -177,42 +177,42 @@ class Vocabulary:
 
 _Key = tuple[str, frozenset[int], tuple[tuple[str, int], ...]]
 # Pickled and unpickled vocabularies. Equal ones are unified, and so share their tables.
-_known: WeakValueDictionary[_Key, Vocabulary] = WeakValueDictionary()
+_vocabularies: WeakValueDictionary[_Key, Vocabulary] = WeakValueDictionary()
 
 
 def _key(vocabulary: Vocabulary) -> _Key:
     return vocabulary.fingerprint, vocabulary.special_ids, tuple(vocabulary.added_tokens.items())
 
 
-def _one_of(key: _Key, tokens: list[bytes | None], eos_ids: tuple[int, ...]) -> Vocabulary:
+def _shared_vocabulary(key: _Key, tokens: list[bytes | None], eos_ids: tuple[int, ...]) -> Vocabulary:
     """Return this process's vocabulary with a key; create it if there is none."""
-    found = _known.get(key)
-    if found is None:
+    vocabulary = _vocabularies.get(key)
+    if vocabulary is None:
         _, special_ids, added = key
-        found = Vocabulary(tokens, eos_ids, special_ids, dict(added))
-        found = _known.setdefault(_key(found), found)
-    return found
+        vocabulary = Vocabulary(tokens, eos_ids, special_ids, dict(added))
+        vocabulary = _vocabularies.setdefault(_key(vocabulary), vocabulary)
+    return vocabulary
 
 
-def _listed(tokens: Any) -> list[Any]:
+def _token_list(tokens: Any) -> list[Any]:
     """Return the tokens as a list. Raises OptionError."""
-    listed = items_of(tokens)
-    if listed is None:
+    items = items_of(tokens)
+    if items is None:
         raise OptionError(
             f"tokens must be a list with the bytes of each token by its id, not {type(tokens).__name__}; for a "
             "tokenizer use Vocabulary.from_tokenizer(tokenizer)"
         )
-    return listed
+    return items
 
 
-def _named(added: Any, size: int) -> dict[str, int]:
+def _added_ids(added: Any, size: int) -> dict[str, int]:
     """Return token ids by the strings that the tokenizer writes. Raises OptionError, VocabularyError."""
-    found: Any = {} if added is None else added
-    if not isinstance(found, Mapping) or not all(isinstance(text, str) for text in cast("Mapping[Any, Any]", found)):
+    value: Any = {} if added is None else added
+    if not isinstance(value, Mapping) or not all(isinstance(text, str) for text in cast("Mapping[Any, Any]", value)):
         raise OptionError(f"added_tokens={brief(added)}: expected token ids by texts, such as {{'<|im_end|>': 2}}")
-    named = dict(cast("Mapping[str, int]", found))
-    _token_ids("added_tokens", named.values(), size)
-    return named
+    ids = dict(cast("Mapping[str, int]", value))
+    _token_ids("added_tokens", ids.values(), size)
+    return ids
 
 
 def _token_bytes(token: int, text: Any) -> bytes | None:

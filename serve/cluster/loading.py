@@ -26,11 +26,11 @@ def ray(module: str = "ray") -> Any:
         raise OptionError("Ray is absent: pip install 'trellm[ray]'") from None
 
 
-Given = Model | str | Path | Callable[[], Model] | None
+ModelSource = Model | str | Path | Callable[[], Model] | None
 """A model; a name or folder for transformers; a function that makes a model; None for the small model."""
 
 
-def described(model: Any, **loading: Any) -> Any:
+def pack_model(model: Any, **loading: Any) -> Any:
     """Return the pickled form of a model. loading: see `LoadingOptions`
 
     Raises OptionError for invalid values, and for models that cannot be sent.
@@ -54,12 +54,12 @@ def described(model: Any, **loading: Any) -> Any:
     return portable(model, "the function that loads the model,")
 
 
-def loaded(sent: Any) -> Model:
+def unpack_model(packed: Any) -> Model:
     """Return the model of a pickled form. Raises OptionError if a function returns something else."""
-    made: Any = model_of(sent)
-    if hasattr(made, "vocabulary"):
-        return made
-    found = made()
-    if not hasattr(found, "vocabulary"):
-        raise OptionError(f"the function that loads the model must return a trellm model, not {shown(found)}")
-    return found
+    source: Any = model_of(packed)
+    if hasattr(source, "vocabulary"):
+        return source
+    model = source()
+    if not hasattr(model, "vocabulary"):
+        raise OptionError(f"the function that loads the model must return a trellm model, not {shown(model)}")
+    return model

@@ -12,7 +12,7 @@ from starlette.types import Message
 from ...errors import ModelError
 from ..asgi import application
 from ..settings import Settings
-from .loading import loaded
+from .loading import unpack_model
 
 
 @dataclass(frozen=True)
@@ -38,22 +38,22 @@ class Replica:
     """Loads the model in its process, and answers requests as `application` does."""
 
     def __init__(self, model: Any, settings: Settings, memory: int | None) -> None:
-        self._app = application(loaded(model), settings, memory=memory)
-        self._life: Any = None
-        self._answering: set[asyncio.Task[None]] = set()
+        self._app = application(unpack_model(model), settings, memory=memory)
+        self._lifespan: Any = None
+        self._tasks: set[asyncio.Task[None]] = set()
         self._starting = asyncio.Lock()
 
-    async def answer(self, ask: ReplicaRequest, key: str) -> AsyncIterator[ResponseStart | bytes]:
+    async def answer(self, request: ReplicaRequest, key: str) -> AsyncIterator[ResponseStart | bytes]:
         """Yield a ResponseStart, then the body in pieces as they come. key: used only by the router
 
         If the caller stops early, the request is cancelled as for a disconnected client.
         """
-        await self._live()
+        await self._start()
         messages: asyncio.Queue[Message | None] = asyncio.Queue()
-        gone = asyncio.Event()
-        answering = asyncio.ensure_future(self._app(_scope(ask), _receiver(ask, gone), messages.put))
-        self._answering.add(answering)
-        answering.add_done_callback(lambda done: (self._answering.discard(done), messages.put_nowait(None)))
+        disconnected = asyncio.Event()
+        task = asyncio.ensure_future(self._app(_scope(request), _receiver(request, disconnected), messages.put))
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: (self._tasks.discard(done), messages.put_nowait(None)))
         try:
             is_started = False
             async for message in _until_end(messages):
@@ -63,10 +63,10 @@ class Replica:
                 elif message.get("body"):
                     yield message["body"]
             # Starlette has logged an exception that it raises beside its answer
-            if answering.exception() is not None and not is_started:
-                answering.result()
+            if task.exception() is not None and not is_started:
+                task.result()
         finally:
-            gone.set()
+            disconnected.set()
 
     async def check_health(self) -> None:
         """Raise ModelError if the engine's thread has stopped. Ray calls this, and then replaces the replica."""
@@ -74,41 +74,41 @@ class Replica:
         if service is not None and not service.engine.is_started:
             raise ModelError("the engine's thread has ended")
 
-    async def _live(self) -> None:
+    async def _start(self) -> None:
         """Start the application on the event loop of this actor."""
         async with self._starting:
-            if self._life is None:
-                life = self._app.router.lifespan_context(self._app)
-                await life.__aenter__()
-                self._life = life
+            if self._lifespan is None:
+                lifespan = self._app.router.lifespan_context(self._app)
+                await lifespan.__aenter__()
+                self._lifespan = lifespan
 
 
-def _scope(ask: ReplicaRequest) -> dict[str, Any]:
+def _scope(request: ReplicaRequest) -> dict[str, Any]:
     return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},
         "http_version": "1.1",
-        "method": ask.method,
+        "method": request.method,
         "scheme": "http",
-        "path": ask.path,
-        "raw_path": ask.path.encode(),
+        "path": request.path,
+        "raw_path": request.path.encode(),
         "root_path": "",
-        "query_string": ask.query,
-        "headers": list(ask.headers),
+        "query_string": request.query,
+        "headers": list(request.headers),
         "client": None,
         "server": None,
         "state": {},
     }
 
 
-def _receiver(ask: ReplicaRequest, gone: asyncio.Event) -> Any:
+def _receiver(request: ReplicaRequest, disconnected: asyncio.Event) -> Any:
     """Return ASGI's receive function: the body, then nothing until the caller is gone."""
-    bodies = [ask.body]
+    bodies = [request.body]
 
     async def receive() -> Message:
         if bodies:
             return {"type": "http.request", "body": bodies.pop(), "more_body": False}
-        await gone.wait()
+        await disconnected.wait()
         return {"type": "http.disconnect"}
 
     return receive

@@ -13,19 +13,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ..bodies import whole
-from ..endpoints.answers import event, refused
+from ..bodies import read_whole
+from ..endpoints.answers import error_answer, event
 from ..errors import SERVER, ApiError, busy
-from ..guard import logged, write_access_log
+from ..guard import answer_logged, write_access_log
 from ..settings import MEDIA_BODY, Settings
 from .loading import ray
 from .replica import ReplicaRequest, ResponseStart
 
 PREFIX = 1024
 """Characters of a prompt that determine its replica."""
-SPARE = 8
+MIN_LOAD_BOUND = 8
 """Number of requests that any replica may have. A batch of eight takes hardly longer than one."""
-SLACK = 1.25
+LOAD_FACTOR = 1.25
 
 
 def prefix_of(body: bytes) -> str:
@@ -41,20 +41,20 @@ def prefix_of(body: bytes) -> str:
     if not isinstance(request, dict):
         return ""
     fields = cast("dict[str, Any]", request)
-    asked: Any = next((fields[name] for name in ("messages", "input", "prompt") if fields.get(name)), "")
-    if isinstance(asked, list):
-        asked = _until_answer(cast("list[Any]", asked))
+    prompt: Any = next((fields[name] for name in ("messages", "input", "prompt") if fields.get(name)), "")
+    if isinstance(prompt, list):
+        prompt = _until_answer(cast("list[Any]", prompt))
     first = [fields.get(name) for name in ("tools", "instructions") if fields.get(name)]
-    return json.dumps([*first, asked], ensure_ascii=True)[:PREFIX]
+    return json.dumps([*first, prompt], ensure_ascii=True)[:PREFIX]
 
 
 def _until_answer(messages: Sequence[Any]) -> list[Any]:
-    found: list[Any] = []
+    turns: list[Any] = []
     for message in messages:
         if isinstance(message, dict) and cast("dict[str, Any]", message).get("role") == "assistant":
             break
-        found.append(message)
-    return found
+        turns.append(message)
+    return turns
 
 
 def ranked(key: str, loads: Mapping[str, int]) -> list[str]:
@@ -64,7 +64,7 @@ def ranked(key: str, loads: Mapping[str, int]) -> list[str]:
     and Ravishankar 1998). Replicas with more than 1.25 times their share come last (consistent hashing with bounded
     loads, Mirrokni, Thorup and Zadimoghaddam 2018).
     """
-    bound = max(SPARE, math.ceil(SLACK * (sum(loads.values()) + 1) / max(len(loads), 1)))
+    bound = max(MIN_LOAD_BOUND, math.ceil(LOAD_FACTOR * (sum(loads.values()) + 1) / max(len(loads), 1)))
 
     def weight(name: str) -> tuple[bool, bytes]:
         return loads[name] >= bound, hashlib.blake2b(f"{key}\0{name}".encode("utf-8", "replace")).digest()
@@ -98,8 +98,8 @@ def __getattr__(name: str) -> Any:
     """Create `PrefixRouter` when Ray looks it up by name."""
     if name != "PrefixRouter":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = made = _prefix_router()
-    return made
+    globals()[name] = router_class = _prefix_router()
+    return router_class
 
 
 _LOG = logging.getLogger("trellm.serve")
@@ -123,13 +123,13 @@ class Router:
         self._tries = tries
         if settings.access_log:
             write_access_log()
-        self._lost = ray("ray.exceptions").RayActorError
-        self._full = ray("ray.serve.exceptions").BackPressureError
-        self._again = ray("ray.serve.metrics").Counter(
+        self._lost_error = ray("ray.exceptions").RayActorError
+        self._full_error = ray("ray.serve.exceptions").BackPressureError
+        self._retries = ray("ray.serve.metrics").Counter(
             "trellm_requests_given_again",
             "Requests that were repeated on another replica after theirs was lost before the first byte of the answer.",
         )
-        self._ended = ray("ray.serve.metrics").Counter(
+        self._broken_streams = ray("ray.serve.metrics").Counter(
             "trellm_streams_lost", "Streams that broke off because their replica was lost."
         )
 
@@ -138,29 +138,29 @@ class Router:
         try:
             return _LoggedResponse(_ForwardedResponse(self, await self._read(request)))
         except ApiError as error:
-            return _LoggedResponse(refused(error, request.url.path))
+            return _LoggedResponse(error_answer(error, request.url.path))
 
     async def _read(self, request: Request) -> ReplicaRequest:
         """Read a whole request. Raises ApiError."""
-        body = await whole(request, self._settings.body_bytes or MEDIA_BODY)
+        body = await read_whole(request, self._settings.body_bytes or MEDIA_BODY)
         headers = tuple((name, value) for name, value in request.scope["headers"] if name not in _HOP)
         query: bytes = request.scope.get("query_string", b"")
         return ReplicaRequest(request.method, request.url.path, query, headers, body)
 
-    async def pieces(self, ask: ReplicaRequest) -> AsyncIterator[ResponseStart | bytes]:
+    async def pieces(self, request: ReplicaRequest) -> AsyncIterator[ResponseStart | bytes]:
         """Yield the answer of a replica. A ResponseStart waits for a first piece of a stream, so that another replica
         can retry.
 
         Raises ApiError if all replicas are full, or if all tries lost their replica.
         """
-        key = prefix_of(ask.body) if ask.method == "POST" else ""
+        key = prefix_of(request.body) if request.method == "POST" else ""
         for number in range(1, self._tries + 1):
             held: list[ResponseStart | bytes] = []
             is_sent = False
             answers: Any = None
             is_done = False
             try:
-                answers = self._replicas.remote(ask, key)
+                answers = self._replicas.remote(request, key)
                 async for piece in answers:
                     held.append(piece if number == 1 else _with_tries(piece, number))
                     if is_sent or (len(held) > 1 and _is_stream(held[0])):
@@ -172,19 +172,19 @@ class Router:
                 for each in held:
                     yield each
                 return
-            except self._full:
+            except self._full_error:
                 is_done = True
                 raise busy("all replicas are at capacity; try again") from None
-            except self._lost as error:
+            except self._lost_error as error:
                 is_done = True
                 if is_sent:
-                    self._ended.inc()
-                    yield _broken(ask)
+                    self._broken_streams.inc()
+                    yield _error_event(request)
                     return
                 if number == self._tries:
-                    raise _gone(error) from None
-                self._again.inc()
-                _LOG.warning("a replica was lost; %s %s is repeated on another one", ask.method, ask.path)
+                    raise _replicas_lost_error(error) from None
+                self._retries.inc()
+                _LOG.warning("a replica was lost; %s %s is repeated on another one", request.method, request.path)
             finally:
                 if not is_done and answers is not None:
                     answers.cancel()
@@ -193,14 +193,14 @@ class Router:
 class _ForwardedResponse(Response):
     """The answer of a replica, forwarded as it comes."""
 
-    def __init__(self, router: Router, ask: ReplicaRequest) -> None:
+    def __init__(self, router: Router, request: ReplicaRequest) -> None:
         super().__init__(None)
         self._router = router
-        self._ask = ask
+        self._request = request
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer. Ray cancels this task when the client disconnects, which cancels the replica's work."""
-        pieces = self._router.pieces(self._ask)
+        pieces = self._router.pieces(self._request)
         try:
             async for piece in pieces:
                 if isinstance(piece, ResponseStart):
@@ -210,7 +210,7 @@ class _ForwardedResponse(Response):
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except ApiError as error:
-            await refused(error, self._ask.path)(scope, receive, send)
+            await error_answer(error, self._request.path)(scope, receive, send)
         finally:
             await pieces.aclose()  # type: ignore[attr-defined]
 
@@ -224,7 +224,7 @@ class _LoggedResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer, and log it."""
-        await logged(self._answer, scope, receive, send)
+        await answer_logged(self._answer, scope, receive, send)
 
 
 def _with_tries(piece: ResponseStart | bytes, number: int) -> ResponseStart | bytes:
@@ -240,7 +240,7 @@ def _is_stream(start: ResponseStart | bytes) -> bool:
     )
 
 
-def _gone(error: BaseException) -> ApiError:
+def _replicas_lost_error(error: BaseException) -> ApiError:
     _LOG.error("a request failed because its replicas were lost: %s", str(error).partition("\n")[0])
     return ApiError(
         "the replicas that had this request were lost; try again",
@@ -251,14 +251,14 @@ def _gone(error: BaseException) -> ApiError:
     )
 
 
-def _broken(ask: ReplicaRequest) -> bytes:
+def _error_event(request: ReplicaRequest) -> bytes:
     """Return the last event of a stream whose replica was lost."""
-    said = {
+    error = {
         "message": "the replica was lost during this stream; try again",
         "type": SERVER,
         "param": None,
         "code": "replica_lost",
     }
-    if ask.path.endswith("/responses"):
-        return event({"type": "error", **said}, "error")
-    return event({"error": said})
+    if request.path.endswith("/responses"):
+        return event({"type": "error", **error}, "error")
+    return event({"error": error})

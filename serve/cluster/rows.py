@@ -45,27 +45,27 @@ class Generate:
         self._options = Options.of(RunOptions, options)
         if self._options.search.n != 1:
             raise OptionError(f"search={self._options.search!r}: only one text for each row is supported; use n=1")
-        made: Any = generator if isinstance(generator, Generator) else generator()
-        if not isinstance(made, Generator):
+        obj: Any = generator if isinstance(generator, Generator) else generator()
+        if not isinstance(obj, Generator):
             raise OptionError(
-                f"generator={shown(made)}: expected a generator of generate.X(model, ...), or a function that makes one"
+                f"generator={shown(obj)}: expected a generator of generate.X(model, ...), or a function that makes one"
             )
-        self._generator = cast("Generator[Any]", made)
+        self._generator = cast("Generator[Any]", obj)
         _ = self._generator.model  # build it now, so that errors are raised at once
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Return a batch of columns extended by `COLUMNS`. Raises OptionError for missing or conflicting columns."""
-        taken = [name for name in COLUMNS if name in batch]
-        if taken or self._column not in batch:
-            said = (
-                f"a column {taken[0]!r}, which the results would overwrite; rename it"
-                if taken
+        conflicts = [name for name in COLUMNS if name in batch]
+        if conflicts or self._column not in batch:
+            reason = (
+                f"a column {conflicts[0]!r}, which the results would overwrite; rename it"
+                if conflicts
                 else "no column of this name"
             )
-            raise OptionError(f"column={self._column!r}: the rows have {said} ({', '.join(batch)})")
+            raise OptionError(f"column={self._column!r}: the rows have {reason} ({', '.join(batch)})")
         rows = self._rows([_prompt(each) for each in batch[self._column]])
-        found = {name: [row[name] for row in rows] for name in COLUMNS}
-        return {**batch, **{name: np.array(found[name], int if name == "tokens" else object) for name in COLUMNS}}
+        columns = {name: [row[name] for row in rows] for name in COLUMNS}
+        return {**batch, **{name: np.array(columns[name], int if name == "tokens" else object) for name in COLUMNS}}
 
     def _rows(self, prompts: Sequence[Any]) -> list[dict[str, Any]]:
         """Return the results of prompts. Invalid prompts are isolated by bisection, and each gets an error row."""

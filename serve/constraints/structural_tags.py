@@ -58,7 +58,7 @@ ReadField = Callable[[Any, FormatPlace], Any]
 """A function that validates a field's value, None for a missing one. Raises FormatError."""
 
 
-def _given(value: Any, at: FormatPlace) -> Any:
+def _required(value: Any, at: FormatPlace) -> Any:
     if value is None:
         raise at.error("this field is missing")
     return value
@@ -70,7 +70,7 @@ def _text(value: Any, at: FormatPlace) -> str:
     return value
 
 
-def _some_text(value: Any, at: FormatPlace) -> str:
+def _nonempty_text(value: Any, at: FormatPlace) -> str:
     if not _text(value, at):
         raise at.error("expected a string that is not empty")
     return value
@@ -88,14 +88,14 @@ def _flag(value: Any, at: FormatPlace) -> bool:
     return value
 
 
-def _whole(value: Any, at: FormatPlace) -> int:
+def _integer(value: Any, at: FormatPlace) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise at.error(f"expected a whole number, not {shown(value)}")
     return value
 
 
 def _blanks(value: Any, at: FormatPlace) -> int:
-    if not 0 <= _whole(value, at) <= MAX_BETWEEN:
+    if not 0 <= _integer(value, at) <= MAX_BETWEEN:
         raise at.error(f"expected 0 to {MAX_BETWEEN:,} characters of white space, not {shown(value)}")
     return value
 
@@ -104,27 +104,27 @@ def _optional(read: ReadField, default: Any = None) -> ReadField:
     return lambda value, at: default if value is None else read(value, at)
 
 
-def _listed(read: ReadField, least: int = 1) -> ReadField:
-    def found(value: Any, at: FormatPlace) -> list[Any]:
-        several = items_of([] if value is None and not least else value)
-        if several is None or len(several) < least:
+def _list_of(read: ReadField, least: int = 1) -> ReadField:
+    def read_items(value: Any, at: FormatPlace) -> list[Any]:
+        items = items_of([] if value is None and not least else value)
+        if items is None or len(items) < least:
             raise at.error("expected a list that is not empty" if least else "expected a list")
-        return [read(each, at.at(number)) for number, each in enumerate(several)]
+        return [read(each, at.at(number)) for number, each in enumerate(items)]
 
-    return found
+    return read_items
 
 
-def _refused(why: str) -> ReadField:
+def _unsupported(reason: str) -> ReadField:
     def refuse(value: Any, at: FormatPlace) -> None:
         if value not in (None, []):
-            raise at.error(f"not supported: {why}")
+            raise at.error(f"not supported: {reason}")
 
     return refuse
 
 
-_ASKED = "urn:trellm:asked"
+_SCHEMA_URI = "urn:trellm:asked"
 MAX_FORMATS = 4096
-DEEPEST = 32
+MAX_DEPTH = 32
 MAX_REPEATS = 1 << 16
 _KIMI_TYPES = tuple((each, each) for each in ("string", "number", "boolean", "object", "array", "null"))
 
@@ -165,7 +165,7 @@ STYLE_TOKENS = ("<|open|>", "<|sep|>", "<|close|>", "<arg_key>", "</arg_key>", "
 """Texts of these styles that are special tokens of some models."""
 Ends = tuple[Marker, ...]
 Tags = list[tuple[Marker, Piece]]
-_TEXTS, _ITEMS, _NO = _listed(_some_text, 0), _listed(_given), _optional(_flag, False)
+_TEXTS, _ITEMS, _NO = _list_of(_nonempty_text, 0), _list_of(_required), _optional(_flag, False)
 
 
 class FormatReader:
@@ -174,21 +174,21 @@ class FormatReader:
     def __init__(self, tokenizer: Any, vocabulary: Vocabulary, limits: Limits) -> None:
         self._tokenizer, self._vocabulary, self._limits = tokenizer, vocabulary, limits
         self._count = 0
-        tags = {"tags": _listed(self._tag_parts), "at_least_one": _NO, "stop_after_first": _NO}
-        excluded = {"exclude_tokens": _listed(self._token_id, 0)}
-        schema, content = {"json_schema": _schema, "excludes": _TEXTS}, _given
+        tags = {"tags": _list_of(self._tag_parts), "at_least_one": _NO, "stop_after_first": _NO}
+        excluded = {"exclude_tokens": _list_of(self._token_id, 0)}
+        schema, content = {"json_schema": _schema, "excludes": _TEXTS}, _required
         written = {"any_order": _NO, "max_whitespace_cnt": _optional(_blanks)}
         loop = {"loop": _optional(_flag, True)}
         in_text = {
-            "max_tokens": _refused("free text is limited in characters; give max_chars"),
-            "max_chars": _optional(_whole),
+            "max_tokens": _unsupported("free text is limited in characters; give max_chars"),
+            "max_chars": _optional(_integer),
         }
-        in_tokens = {"max_tokens": _refused("free text is limited in characters; use any_text with max_chars")}
-        by_text, by_token = _listed(partial(self._rule, _text)), _listed(partial(self._rule, self._token_id))
+        in_tokens = {"max_tokens": _unsupported("free text is limited in characters; use any_text with max_chars")}
+        by_text, by_token = _list_of(partial(self._rule, _text)), _list_of(partial(self._rule, self._token_id))
         # By type: the builder, called with the place, the ends and these fields.
         self._kinds: dict[str, tuple[Callable[..., Piece], dict[str, ReadField]]] = {
             "const_string": (self._const, {"value": _text}),
-            "json_schema": (self._json, {**schema, "style": _optional(_given, "json"), **written}),
+            "json_schema": (self._json, {**schema, "style": _optional(_required, "json"), **written}),
             "qwen_xml_parameter": (partial(self._json, style="qwen_xml"), schema),
             "any_text": (self._any, {"excludes": _TEXTS, **in_text}),
             "any_tokens": (self._any, {**excluded, **in_tokens}),
@@ -198,16 +198,16 @@ class FormatReader:
             "sequence": (self._sequence, {"elements": _ITEMS}),
             "or": (self._or, {"elements": _ITEMS}),
             "tag": (self._tag, {"begin": self._marker, "content": content, "end": self._ends}),
-            "triggered_tags": (self._triggered, {"triggers": _listed(_some_text), "excludes": _TEXTS, **tags}),
+            "triggered_tags": (self._triggered, {"triggers": _list_of(_nonempty_text), "excludes": _TEXTS, **tags}),
             "token_triggered_tags": (
                 self._triggered_by_tokens,
-                {"trigger_tokens": _listed(self._token_id), **excluded, **tags},
+                {"trigger_tokens": _list_of(self._token_id), **excluded, **tags},
             ),
             "tags_with_separator": (self._separated, {"separator": _optional(_text, ""), **tags}),
             "optional": (partial(self._repeated, min=0, max=1), {"content": content}),
             "plus": (partial(self._repeated, min=1, max=-1), {"content": content}),
             "star": (partial(self._repeated, min=0, max=-1), {"content": content}),
-            "repeat": (self._repeated, {"min": _whole, "max": _whole, "content": content}),
+            "repeat": (self._repeated, {"min": _integer, "max": _integer, "content": content}),
             "dispatch": (self._dispatch, {"excludes": _TEXTS, "rules": by_text, **loop}),
             "token_dispatch": (self._dispatch, {**excluded, "rules": by_token, **loop}),
         }
@@ -218,9 +218,9 @@ class FormatReader:
         ends: markers, one of which follows and is part of the piece; the first one ends free text
         """
         self._count += 1
-        if self._count > MAX_FORMATS or len(at.steps) > 2 * DEEPEST:
+        if self._count > MAX_FORMATS or len(at.steps) > 2 * MAX_DEPTH:
             raise at.error(
-                f"the structural tag has more than {MAX_FORMATS:,} formats, or nests them more than {DEEPEST} deep"
+                f"the structural tag has more than {MAX_FORMATS:,} formats, or nests them more than {MAX_DEPTH} deep"
             )
         kind, fields = self._fields(value, at)
         make, _ = self._kinds[kind]
@@ -230,22 +230,22 @@ class FormatReader:
         """Return the type of a format and its fields. only: the required type, which may be omitted"""
         if not isinstance(value, Mapping):
             raise at.error(f'a format is an object such as {{"type": "any_text"}}, not {shown(value)}')
-        given = dict(cast("Mapping[str, Any]", value))
-        kind: Any = given.pop("type", None)
+        members = dict(cast("Mapping[str, Any]", value))
+        kind: Any = members.pop("type", None)
         if only is not None and kind not in (None, only):
             raise at.error(f"expected the type {only!r}, not {brief(kind)}", "type")
         kind = only or kind
         if not isinstance(kind, str) or kind not in self._kinds:
-            known = ", ".join(self._kinds)
-            raise at.error(f"formats of type {brief(kind)} are not supported; supported are {known}", "type")
+            names = ", ".join(self._kinds)
+            raise at.error(f"formats of type {brief(kind)} are not supported; supported are {names}", "type")
         _, readers = self._kinds[kind]
-        fields = {name: read(given.pop(name, None), at.at(name)) for name, read in readers.items()}
-        for name in given:
+        fields = {name: read(members.pop(name, None), at.at(name)) for name, read in readers.items()}
+        for name in members:
             raise at.error(f"unknown field of the format {kind!r}", name)
         return kind, fields
 
     def _const(self, at: FormatPlace, ends: Ends, value: str) -> Piece:
-        return _before(Fixed((value,)) if value else EMPTY, ends)
+        return _with_ends(Fixed((value,)) if value else EMPTY, ends)
 
     def _json(
         self,
@@ -262,19 +262,19 @@ class FormatReader:
             order = "any" if any_order else "schema"
             make = partial(JSONGuide, order=order, spelling="plain", whitespace=blanks, limits=self._limits)
             if excludes:
-                make = partial(make, resources={_ASKED: json_schema})
-                json_schema = _without(excludes)
-            return _before(self._inner(at.at("json_schema"), make, json.dumps(json_schema)), ends)
-        several = STYLES.get(style) if isinstance(style, str) else None
-        if several is None:
-            known = ", ".join(["json", *STYLES])
-            raise at.error(f"the style {brief(style)} is not supported; supported are {known}", "style")
+                make = partial(make, resources={_SCHEMA_URI: json_schema})
+                json_schema = _excluding(excludes)
+            return _with_ends(self._inner(at.at("json_schema"), make, json.dumps(json_schema)), ends)
+        styles = STYLES.get(style) if isinstance(style, str) else None
+        if styles is None:
+            names = ", ".join(["json", *STYLES])
+            raise at.error(f"the style {brief(style)} is not supported; supported are {names}", "style")
         if excludes:
             raise at.error(
                 'excludes need the style "json"; for other styles bound strings by a pattern in the schema', "excludes"
             )
-        ways = tuple(self._parameters(at, json_schema, each, any_order, blanks) for each in several)
-        return _before(OneOf(ways), ends)
+        pieces = tuple(self._parameters(at, json_schema, each, any_order, blanks) for each in styles)
+        return _with_ends(OneOf(pieces), ends)
 
     def _parameters(
         self, at: FormatPlace, schema: Any, form: Parameters, any_order: bool, whitespace: Whitespace
@@ -301,31 +301,31 @@ class FormatReader:
         if max_chars < 0:
             raise at.error(f"expected a whole number from 0, not {shown(max_chars)}", "max_chars")
         each = f"(?!{_any_of(excludes)})" if excludes else ""
-        return _before(self._pattern(at.at("max_chars"), rf"(?:{each}[\s\S]){{0,{max_chars}}}"), ends)
+        return _with_ends(self._pattern(at.at("max_chars"), rf"(?:{each}[\s\S]){{0,{max_chars}}}"), ends)
 
     def _token(self, at: FormatPlace, ends: Ends, token: int) -> Piece:
-        return _before(Fixed((token,)), ends)
+        return _with_ends(Fixed((token,)), ends)
 
     def _grammar(self, at: FormatPlace, ends: Ends, grammar: str) -> Piece:
         make = partial(CFGGuide, syntax="gbnf", limits=self._limits)
-        return _before(self._inner(at.at("grammar"), make, grammar), ends)
+        return _with_ends(self._inner(at.at("grammar"), make, grammar), ends)
 
     def _regex(self, at: FormatPlace, ends: Ends, pattern: str) -> Piece:
-        return _before(self._pattern(at.at("pattern"), pattern), ends)
+        return _with_ends(self._pattern(at.at("pattern"), pattern), ends)
 
     def _pattern(self, at: FormatPlace, pattern: str) -> Piece:
         return self._inner(at, partial(RegexGuide, limits=self._limits), pattern)
 
     def _sequence(self, at: FormatPlace, ends: Ends, elements: list[Any]) -> Piece:
         *first, last = enumerate(elements)
-        made = [self.piece(each, at.at("elements", number)) for number, each in first]
-        return InOrder((*made, self.piece(last[1], at.at("elements", last[0]), ends)))
+        pieces = [self.piece(each, at.at("elements", number)) for number, each in first]
+        return InOrder((*pieces, self.piece(last[1], at.at("elements", last[0]), ends)))
 
     def _or(self, at: FormatPlace, ends: Ends, elements: list[Any]) -> Piece:
         return OneOf(tuple(self.piece(each, at.at("elements", number), ends) for number, each in enumerate(elements)))
 
     def _tag(self, at: FormatPlace, ends: Ends, begin: Marker, content: Any, end: Ends) -> Piece:
-        return _before(_named([(begin, self._behind_begin(at, content, end))]), ends)
+        return _with_ends(_alternatives([(begin, self._behind_begin(at, content, end))]), ends)
 
     def _tag_parts(self, value: Any, at: FormatPlace) -> tuple[Marker, Piece]:
         """Return a tag's marker, and the piece after it."""
@@ -336,7 +336,7 @@ class FormatReader:
         if "" in end:
             # Without an end marker, the text after the tag ends it.
             inner = self.piece(content, at.at("content"))
-            return _before(inner, tuple(each for each in end if each != ""), may_end=True)
+            return _with_ends(inner, tuple(each for each in end if each != ""), may_end=True)
         return self.piece(content, at.at("content"), end)
 
     def _separated(
@@ -348,10 +348,10 @@ class FormatReader:
         at_least_one: bool,
         stop_after_first: bool,
     ) -> Piece:
-        item: Piece = _named(tags)
+        item: Piece = _alternatives(tags)
         if not stop_after_first:
             item = Several(item, Fixed((separator,)) if separator else EMPTY)
-        return _before(item if at_least_one else optional(item), ends)
+        return _with_ends(item if at_least_one else optional(item), ends)
 
     def _triggered(
         self,
@@ -364,24 +364,24 @@ class FormatReader:
         stop_after_first: bool,
     ) -> Piece:
         """Build free text with tags, each of which begins with a trigger."""
-        found: dict[Marker, Tags] = {trigger: [] for trigger in triggers}
+        by_trigger: dict[Marker, Tags] = {trigger: [] for trigger in triggers}
         for number, (begin, rest) in enumerate(tags):
-            fitting = [each for each in triggers if _begins(begin, each)]
-            if len(fitting) != 1:
-                how = "none" if not fitting else "several"
+            matching = [each for each in triggers if _begins_with(begin, each)]
+            if len(matching) != 1:
+                count = "none" if not matching else "several"
                 raise at.error(
-                    f"{brief(begin)} begins with {how} of the triggers; expected exactly one", "tags", number, "begin"
+                    f"{brief(begin)} begins with {count} of the triggers; expected exactly one", "tags", number, "begin"
                 )
-            behind = begin.removeprefix(str(fitting[0])) if isinstance(begin, str) else ""
-            found[fitting[0]].append((behind, rest))
-        exits = tuple((trigger, _named(several)) for trigger, several in found.items() if several)
-        refused = (*excludes, *(trigger for trigger, several in found.items() if not several))
+            behind = begin.removeprefix(str(matching[0])) if isinstance(begin, str) else ""
+            by_trigger[matching[0]].append((behind, rest))
+        exits = tuple((trigger, _alternatives(several)) for trigger, several in by_trigger.items() if several)
+        refused = (*excludes, *(trigger for trigger, several in by_trigger.items() if not several))
         if at_least_one and stop_after_first:
-            return _before(_named(tags), ends)
+            return _with_ends(_alternatives(tags), ends)
         if stop_after_first:
             return _until_first(exits, refused, ends)
         loop = _loop(exits, refused, ends)
-        return InOrder((_named(tags), loop)) if at_least_one else loop
+        return InOrder((_alternatives(tags), loop)) if at_least_one else loop
 
     def _triggered_by_tokens(
         self, at: FormatPlace, ends: Ends, trigger_tokens: list[int], exclude_tokens: list[int], **tags: Any
@@ -415,9 +415,9 @@ class FormatReader:
             raise at.error(f"expected 0 <= min <= max <= {MAX_REPEATS}, or max=-1 for any number", "max")
         item = self.piece(content, at.at("content"))
         if max == 0:
-            return _before(EMPTY, ends)
+            return _with_ends(EMPTY, ends)
         several = Several(item, EMPTY, min or 1, None if max == -1 else max)
-        return _before(several if min else optional(several), ends)
+        return _with_ends(several if min else optional(several), ends)
 
     def _marker(self, value: Any, at: FormatPlace) -> Marker:
         """Return a text, or a token in the format of one."""
@@ -456,8 +456,8 @@ def _any_of(texts: Sequence[str]) -> str:
     return "|".join(map(literal_pattern, texts))
 
 
-def _without(excludes: Sequence[str]) -> dict[str, Any]:
-    """Return a schema of the values of `_ASKED` in which no string and no name contains one of the texts."""
+def _excluding(excludes: Sequence[str]) -> dict[str, Any]:
+    """Return a schema of the values of `_SCHEMA_URI` in which no string and no name contains one of the texts."""
     text, clean = {"not": {"pattern": _any_of(excludes)}}, {"$ref": "#/$defs/clean"}
     kinds = [
         {"type": ["null", "boolean", "number"]},
@@ -465,17 +465,17 @@ def _without(excludes: Sequence[str]) -> dict[str, Any]:
         {"type": "array", "items": clean},
         {"type": "object", "propertyNames": text, "additionalProperties": clean},
     ]
-    return {"allOf": [{"$ref": _ASKED}, clean], "$defs": {"clean": {"anyOf": kinds}}}
+    return {"allOf": [{"$ref": _SCHEMA_URI}, clean], "$defs": {"clean": {"anyOf": kinds}}}
 
 
-def _begins(begin: Marker, trigger: Marker) -> bool:
+def _begins_with(begin: Marker, trigger: Marker) -> bool:
     """Test whether a tag's marker begins with a trigger. Tokens have to be equal."""
     if isinstance(begin, str) and isinstance(trigger, str):
         return begin.startswith(trigger)
     return begin == trigger
 
 
-def _before(piece: Piece, ends: Ends, *, may_end: bool = False) -> Piece:
+def _with_ends(piece: Piece, ends: Ends, *, may_end: bool = False) -> Piece:
     """Append alternative markers to a piece."""
     if not ends:
         return piece
@@ -483,7 +483,7 @@ def _before(piece: Piece, ends: Ends, *, may_end: bool = False) -> Piece:
     return InOrder((piece, optional(closing) if may_end else closing))
 
 
-def _named(tags: Sequence[tuple[Marker, Piece]]) -> Piece:
+def _alternatives(tags: Sequence[tuple[Marker, Piece]]) -> Piece:
     """Build the alternatives of several tags."""
     ways = [InOrder((Fixed((begin,)) if begin != "" else EMPTY, rest)) for begin, rest in tags]
     return ways[0] if len(ways) == 1 else OneOf(tuple(ways))
@@ -506,28 +506,28 @@ def _loop(exits: tuple[tuple[Marker, Piece], ...], refused: Ends, ends: Ends) ->
 def _until_first(exits: tuple[tuple[Marker, Piece], ...], refused: Ends, ends: Ends) -> Piece:
     """Build free text that may end with one part after a marker."""
     heads = tuple(marker for marker, _ in exits)
-    with_one = _before(Free(exits, tuple(dict.fromkeys((*refused, *ends)))), ends)
+    with_one = _with_ends(Free(exits, tuple(dict.fromkeys((*refused, *ends)))), ends)
     return OneOf((with_one, _free((*refused, *heads), ends)))
 
 
 _STRUCTURE = ("begin", "schema", "end")
 
 
-def structural_guide(asked: Any, model: Model, limits: Limits) -> Guide:
+def structural_guide(tag: Any, model: Model, limits: Limits) -> Guide:
     """Return the guide of a `format`, or of the older form with `structures` and `triggers`.
 
     Raises OptionError and SchemaError; FormatError, with its place, for a format.
     """
-    if not isinstance(asked, dict):
-        raise OptionError(f"a structural tag must be an object, not {shown(asked)}")
-    given = cast("dict[str, Any]", asked)
+    if not isinstance(tag, dict):
+        raise OptionError(f"a structural tag must be an object, not {shown(tag)}")
+    fields = cast("dict[str, Any]", tag)
     vocabulary = model.vocabulary
-    if given.get("format") is not None:
-        for name in given.keys() - {"type", "format"}:
+    if fields.get("format") is not None:
+        for name in fields.keys() - {"type", "format"}:
             raise FormatError("a structural tag with a format can have no other field; leave this one out", (name,))
-        piece = FormatReader(model.tokenizer, vocabulary, limits).piece(given["format"], FormatPlace(("format",)))
+        piece = FormatReader(model.tokenizer, vocabulary, limits).piece(fields["format"], FormatPlace(("format",)))
         return ComposedGuide(piece, vocabulary, limits=limits)
-    structures, triggers = items_of(given.get("structures")), items_of(given.get("triggers"))
+    structures, triggers = items_of(fields.get("structures")), items_of(fields.get("triggers"))
     if not structures or not triggers:
         raise OptionError(
             'a structural tag needs a "format", or "structures", a list of {begin, schema, end}, and "triggers"'

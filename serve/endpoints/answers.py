@@ -35,7 +35,7 @@ from ..service import Service
 T = TypeVar("T")
 Event = tuple[str, dict[str, Any]]
 """The type of an event, and its fields."""
-DROPPED = 16 << 20
+MAX_DROPPED_BYTES = 16 << 20
 """Most bytes to read and drop after a request was refused before its end."""
 DROP_SECONDS = 5
 """Most seconds to read and drop them."""
@@ -51,7 +51,7 @@ class Answer(JSONResponse):
 
     def render(self, content: Any) -> bytes:
         """Serialize the content."""
-        return _plain(content)
+        return _dump(content)
 
 
 class LastAnswer(Answer):
@@ -74,17 +74,17 @@ class LastAnswer(Answer):
 async def _drop(receive: Receive) -> None:
     """Read and drop the rest of a request, up to some DROPPED bytes."""
     size, more = 0, True
-    while more and size <= DROPPED:
+    while more and size <= MAX_DROPPED_BYTES:
         message = await receive()
         size += len(message.get("body", b""))
         more = message.get("more_body", False)
 
 
-def refused(error: ApiError, path: str) -> Answer:
+def error_answer(error: ApiError, path: str) -> Answer:
     """Return the answer of an error in the format of the path's API."""
-    kind = LastAnswer if error.headers.get("Connection") == "close" else Answer
+    answer_class = LastAnswer if error.headers.get("Connection") == "close" else Answer
     body = error.as_anthropic() if path.startswith("/v1/messages") else error.body
-    return kind(error.as_ollama() if path.startswith("/api/") else body, error.status, error.headers)
+    return answer_class(error.as_ollama() if path.startswith("/api/") else body, error.status, error.headers)
 
 
 class LargeAnswer(Response):
@@ -108,35 +108,35 @@ def answer_of(
     head: Mapping[str, Any], items: Sequence[bytes], usage: Mapping[str, Any], name: str = "choices", more: bytes = b""
 ) -> Response:
     """Return an answer from serialized items. name: their field; more: serialized log-probabilities of a prompt"""
-    parts = [_plain(head)[:-1] + f',"{name}":['.encode(), *items[:1]]
+    parts = [_dump(head)[:-1] + f',"{name}":['.encode(), *items[:1]]
     for item in items[1:]:
         parts += [b",", item]
     parts += [b"]", *([b',"prompt_logprobs":', more] if more else [])]
-    parts.append(b',"usage":' + _plain(usage) + b"}")
+    parts.append(b',"usage":' + _dump(usage) + b"}")
     if sum(map(len, parts)) > LARGE:
         return LargeAnswer(parts)
     return Response(b"".join(parts), media_type="application/json")
 
 
-def written(content: Any) -> Iterator[bytes]:
+def serialize(content: Any) -> Iterator[bytes]:
     """Serialize JSON in parts, between which other threads can take the GIL."""
     if isinstance(content, dict):
         opening = b"{"
         for name, value in cast("dict[str, Any]", content).items():
-            yield opening + _plain(name) + b":"
-            yield from written(value)
+            yield opening + _dump(name) + b":"
+            yield from serialize(value)
             opening = b","
         yield b"}" if opening == b"," else b"{}"
     elif isinstance(content, list) and len(cast("list[Any]", content)) > ITEMS:
-        several = cast("list[Any]", content)
-        for at in range(0, len(several), ITEMS):
-            yield (b"," if at else b"[") + _plain(several[at : at + ITEMS])[1:-1]
+        items = cast("list[Any]", content)
+        for at in range(0, len(items), ITEMS):
+            yield (b"," if at else b"[") + _dump(items[at : at + ITEMS])[1:-1]
         yield b"]"
     else:
-        yield _plain(content)
+        yield _dump(content)
 
 
-def _plain(content: Any) -> bytes:
+def _dump(content: Any) -> bytes:
     return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
@@ -162,31 +162,31 @@ class Stream:
     failed: Callable[[ApiError], bytes] = lambda error: event(error.body)
 
 
-async def streamed(
+async def stream_answer(
     request: Request,
     beginning: Beginning,
     make: Callable[[GenerationRequest], Stream],
     media_type: str = "text/event-stream",
 ) -> Response:
     """Return a streamed answer, after the request has begun. Raises ApiError, and ClientDisconnect."""
-    begun = await while_connected(request, beginning())
-    return _Streamed(_parts(begun, make), begun.end, media_type)
+    generation = await while_connected(request, beginning())
+    return _StreamResponse(_parts(generation, make), generation.end, media_type)
 
 
-async def _parts(begun: GenerationRequest, make: Callable[[GenerationRequest], Stream]) -> AsyncIterator[bytes]:
+async def _parts(generation: GenerationRequest, make: Callable[[GenerationRequest], Stream]) -> AsyncIterator[bytes]:
     """Yield the parts of a streamed answer, with an error as the last one."""
-    stream = make(begun)
+    stream = make(generation)
     try:
         yield stream.begin
-        async for pieces in begun.pieces():
+        async for pieces in generation.pieces():
             yield b"".join(map(stream.piece, pieces))
         if stream.end is not None:
             yield await stream.end()
     except Exception as error:  # affects only this request
-        yield stream.failed(begun.failed(error))
+        yield stream.failed(generation.failed(error))
 
 
-class _Streamed(Response):
+class _StreamResponse(Response):
     """A streamed answer. end: called once, after the last part or a disconnect"""
 
     def __init__(self, parts: AsyncIterator[bytes], end: Callable[[], None], media_type: str) -> None:
@@ -199,7 +199,7 @@ class _Streamed(Response):
         """Send the parts until the client disconnects."""
         try:
             with suppress(ClientDisconnect):
-                await _unless_gone(receive, self._send(send))
+                await _cancel_on_disconnect(receive, self._send(send))
         finally:
             self._end()
 
@@ -213,26 +213,26 @@ class _Streamed(Response):
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """Await work, and cancel it if the client disconnects. Raises ClientDisconnect."""
-    return await _unless_gone(request.receive, work)
+    return await _cancel_on_disconnect(request.receive, work)
 
 
-async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+async def _cancel_on_disconnect(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     """Await work in the current task, and cancel it on disconnect. Raises ClientDisconnect.
 
     Another task would need a further iteration of the event loop, in which the engine's thread may take the GIL.
     """
-    working = asyncio.current_task()
-    assert working is not None
-    leaving = asyncio.ensure_future(_gone(receive))
+    task = asyncio.current_task()
+    assert task is not None
+    watcher = asyncio.ensure_future(_wait_for_disconnect(receive))
     is_gone = is_done = False
 
-    def leave(_: asyncio.Task[None]) -> None:
+    def cancel(_: asyncio.Task[None]) -> None:
         nonlocal is_gone
         if not is_done:
             is_gone = True
-            working.cancel()
+            task.cancel()
 
-    leaving.add_done_callback(leave)
+    watcher.add_done_callback(cancel)
     try:
         return await work
     except asyncio.CancelledError:
@@ -241,18 +241,18 @@ async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
         raise ClientDisconnect from None
     finally:
         is_done = True
-        leaving.cancel()
+        watcher.cancel()
         if is_gone:
-            working.uncancel()
+            task.uncancel()
 
 
-async def _gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     """Wait until the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def whole(
+async def run_whole(
     request: Request,
     beginning: Beginning,
     make: Callable[[GenerationRequest, int, Generation[Any]], T],
@@ -263,16 +263,16 @@ async def whole(
     """
 
     async def work() -> tuple[GenerationRequest, list[T]]:
-        begun = await beginning()
+        generation = await beginning()
         try:
-            return begun, await begun.results(partial(make, begun))
+            return generation, await generation.results(partial(make, generation))
         finally:
-            begun.end()
+            generation.end()
 
     return await while_connected(request, work())
 
 
-async def answered(
+async def answer_with_choices(
     request: Request,
     beginning: Beginning,
     head: Callable[[GenerationRequest], dict[str, Any]],
@@ -285,17 +285,17 @@ async def answered(
     stream: returns the serializers of a streamed answer; None for a whole answer
     """
     if stream is not None:
-        return await streamed(request, beginning, stream)
+        return await stream_answer(request, beginning, stream)
 
-    def write(begun: GenerationRequest, index: int, result: Generation[Any]) -> bytes:
-        return b"".join(written(choice(begun, index, result)))
+    def write(generation: GenerationRequest, index: int, result: Generation[Any]) -> bytes:
+        return b"".join(serialize(choice(generation, index, result)))
 
-    begun, choices = await whole(request, beginning, write)
-    return answer_of(head(begun), choices, begun.usage, more=begun.prompt_scores)
+    generation, choices = await run_whole(request, beginning, write)
+    return answer_of(head(generation), choices, generation.usage, more=generation.prompt_scores)
 
 
 def choice_stream(
-    begun: GenerationRequest,
+    generation: GenerationRequest,
     head: Mapping[str, Any],
     first: Iterable[dict[str, Any]],
     choices: Callable[[Piece], Iterable[dict[str, Any]]],
@@ -304,45 +304,45 @@ def choice_stream(
 
     first: choices of the first events; choices: returns the choices of a piece
     """
-    has_usage = begun.asked.has_usage
-    counted = {"usage": None} if has_usage else {}
+    has_usage = generation.body.has_usage
+    no_usage = {"usage": None} if has_usage else {}
 
     def chunk(several: Iterable[dict[str, Any]]) -> bytes:
-        return b"".join(event({**head, "choices": [choice], **counted}) for choice in several)
+        return b"".join(event({**head, "choices": [choice], **no_usage}) for choice in several)
 
     async def end() -> bytes:
-        return (event({**head, "choices": [], "usage": begun.usage}) if has_usage else b"") + DONE
+        return (event({**head, "choices": [], "usage": generation.usage}) if has_usage else b"") + DONE
 
     return Stream(lambda piece: chunk(choices(piece)), chunk(first), end)
 
 
-def head_of(begun: GenerationRequest, kind: str) -> dict[str, Any]:
+def head_of(generation: GenerationRequest, kind: str) -> dict[str, Any]:
     """Return the common fields of an answer with choices and of its events."""
-    return {"id": begun.key, "object": kind, "created": begun.created, "model": begun.model_name}
+    return {"id": generation.key, "object": kind, "created": generation.created, "model": generation.model_name}
 
 
 def extension_of(result: Generation[Any]) -> dict[str, Any]:
     """Return the field `trellm` of a sequence: quotations, captures, unmet conditions and trace; {} without any."""
-    said: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if isinstance(result.value, Span):
-        said["span"] = _span(result.value)
+        fields["span"] = _span(result.value)
     if result.spans:
-        said["spans"] = {name: _span(span) for name, span in result.spans.items()}
+        fields["spans"] = {name: _span(span) for name, span in result.spans.items()}
     if result.captures:
-        said["captures"] = {name: [each._asdict() for each in several] for name, several in result.captures.items()}
+        fields["captures"] = {name: [each._asdict() for each in several] for name, several in result.captures.items()}
     if result.lookup_error is not None:
-        said["lookup_error"] = str(result.lookup_error)
+        fields["lookup_error"] = str(result.lookup_error)
     if result.unenforced:
-        said["unenforced"] = dict(result.unenforced)
+        fields["unenforced"] = dict(result.unenforced)
     if result.overruled:
-        said["overruled"] = list(result.overruled)
+        fields["overruled"] = list(result.overruled)
     if result.unmet:
-        said["unmet"] = list(result.unmet)
+        fields["unmet"] = list(result.unmet)
     if result.fields:
-        said["fields"] = {name: each.to_dict() for name, each in result.fields.items()}
+        fields["fields"] = {name: each.to_dict() for name, each in result.fields.items()}
     if result.diagnostics is not None:
         summary = result.diagnostics.summary
-        said["trace"] = {
+        fields["trace"] = {
             "steps": result.diagnostics.to_dicts(),
             "forced": summary.forced,
             "logprob": summary.logprob,
@@ -351,7 +351,7 @@ def extension_of(result: Generation[Any]) -> dict[str, Any]:
             "hints": [str(hint) for hint in summary.hints],
             "warning": result.warning,
         }
-    return {"trellm": said} if said else {}
+    return {"trellm": fields} if fields else {}
 
 
 def _span(span: Span) -> dict[str, Any]:
@@ -365,21 +365,21 @@ def _span(span: Span) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def leased(request: Request, name: str | None) -> AsyncGenerator[Service]:
+async def lease_model(request: Request, name: str | None) -> AsyncGenerator[Service]:
     """Load a model if needed, and hold a lease in the context. name: None for the default model
 
     Yields the service, and stores it in the request's state. Raises ApiError, and ClientDisconnect.
     """
     models: ModelManager = request.app.state.models
     hosted = models.find(name)
-    service = hosted.take()
+    service = hosted.lease()
     if service is None:
         service = await while_connected(request, models.load(hosted))
         trace = getattr(request.state, "trace", None)
         if trace is not None:
-            trace.reach("model loaded")
+            trace.add_event("model loaded")
     try:
         request.state.service = service
         yield service
     finally:
-        hosted.give_back()
+        hosted.release()

@@ -20,7 +20,7 @@ from ...engine.results import Generation
 from ...errors import OptionError, TrellmError
 from ..constraints.compiler import weight
 from ..constraints.constraint import ConstraintSpec
-from ..errors import ApiError, of_request, param_of
+from ..errors import ApiError, param_of, request_error
 from ..generation import REASONS, Beginning, GenerationRequest, Prepared, begin
 from ..requests.chat import ChatRequest
 from ..service import Service
@@ -38,18 +38,18 @@ from ..tool_calls import (
     Tool,
     ToolChoice,
     choice_of,
-    is_apart,
+    is_unembeddable,
     tools_of,
 )
-from .answers import Stream, answered, choice_stream, extension_of, head_of, written
-from .scores import of_chat, of_prompt, scores_in, scores_of
+from .answers import Stream, answer_with_choices, choice_stream, extension_of, head_of, serialize
+from .scores import chat_scores, prompt_scores, scores_in, scores_of
 
 
 @dataclass(frozen=True)
 class ToolUse:
-    """Validated tool and thinking options of a chat. given: the tools as in the request"""
+    """Validated tool and thinking options of a chat. raw_tools: the tools as in the request"""
 
-    given: Sequence[Any] | None
+    raw_tools: Sequence[Any] | None
     tools: tuple[Tool, ...]
     choice: ToolChoice
     parallel: bool
@@ -57,31 +57,32 @@ class ToolUse:
     budget: int | None
 
 
-async def prepared(begun: GenerationRequest, chat: ChatRequest) -> Prepared:
+async def prepare_chat(generation: GenerationRequest, chat: ChatRequest) -> Prepared:
     """Return task, prompts and plan of a chat. The plan is None if the answer is only content. Raises ApiError."""
-    service, constraint = begun.service, begun.constraint
-    asked = _asked(service, chat)
-    messages = await begun.media.read(chat.chat())
+    service, constraint = generation.service, generation.constraint
+    use = _tool_use(service, chat)
+    messages = await generation.media.read(chat.chat())
     generator = await service.generator(constraint)
     if chat.trellm.describe:
-        (messages,) = await service.described(constraint, [messages], ("messages",))
-    is_usual = asked.thinking == "auto" and asked.budget is None
-    if not asked.tools and is_usual and not service.form.thinks:
+        (messages,) = await service.describe(constraint, [messages], ("messages",))
+    is_default = use.thinking == "auto" and use.budget is None
+    if not use.tools and is_default and not service.tool_format.thinks:
         return generator, [messages], None
     is_verbatim = not chat.trellm.special_tokens
     ids = await service.chat_ids(messages, chat.listed_tools(), chat.template_options, is_verbatim=is_verbatim)
-    if service.form.name == "harmony" and (constraint.goals or is_apart(generator.guide)):
-        if asked.tools or asked.thinking == "on" or asked.budget is not None:
-            raise _together(_place(constraint), _other(asked, "in the tool-call format 'harmony'"))
-        return generator, [(*ids, *service.form.final(_tail(ids)))], None
+    if service.tool_format.name == "harmony" and (constraint.goals or is_unembeddable(generator.guide)):
+        if use.tools or use.thinking == "on" or use.budget is not None:
+            raise _conflict_error(_place(constraint), _other_parts(use, "in the tool-call format 'harmony'"))
+        return generator, [(*ids, *service.tool_format.final(_tail(ids)))], None
     if constraint.framed is not None:
-        raise _together(("trellm", "frame"), _other(asked))
-    _check_stops(service, chat, asked, constraint)
-    plan, planned = await _planned(service, chat, asked, constraint, generator, ids)
-    if not asked.tools and constraint.is_free and is_usual and not chat.stop:
+        raise _conflict_error(("trellm", "frame"), _other_parts(use))
+    _check_stops(service, chat, use, constraint)
+    plan, planned = await _plan_answers(service, chat, use, constraint, generator, ids)
+    if not use.tools and constraint.is_free and is_default and not chat.stop:
         planned = generator  # without any constraint, the plan only parses the answer
-    tells = constraint.kind == "extract" or constraint.options != "{}"  # results have quotations, unenforced keywords
-    task = _Telling(planned, plan, generator) if tells else planned
+    # results have quotations, unenforced keywords
+    has_findings = constraint.kind == "extract" or constraint.options != "{}"
+    task = _ConstraintTask(planned, plan, generator) if has_findings else planned
     return task, [(*ids, *plan.opening)], plan
 
 
@@ -90,92 +91,92 @@ def _tail(ids: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(token for token in ids[-TAIL:] if token > BEGIN)
 
 
-class _Telling:
+class _ConstraintTask:
     """A `Task` of a plan's generator whose results also have the constraint's findings, such as quotations."""
 
     def __init__(self, planned: Generator[Any], plan: AnswerPlan, answer: Generator[Any]) -> None:
         self.model, self.text_prefix, self.job = planned.model, planned.text_prefix, planned.job
-        self._planned, self._plan, self._answer = planned, plan, answer
+        self._plan_generator, self._plan, self._answer = planned, plan, answer
 
     def result(self, sequence: SequenceState, options: Options) -> Generation[Any]:
         """Return the result of a finished sequence."""
-        result = self._planned.result(sequence, options)
+        result = self._plan_generator.result(sequence, options)
         message = self._plan.read(result.token_ids).message
         if message.calls or message.content is None:
             return result
         return self._answer.said(result, message.content, sequence)
 
 
-def _check_stops(service: Service, chat: ChatRequest, asked: ToolUse, constraint: ConstraintSpec) -> None:
+def _check_stops(service: Service, chat: ChatRequest, use: ToolUse, constraint: ConstraintSpec) -> None:
     """Raise ApiError for stop conditions that conflict with tools, thinking or goals."""
     if constraint.kind:
         return
-    other = _other(asked)
+    other = _other_parts(use)
     if chat.stop_token_ids:
-        raise _together(("stop_token_ids",), other)
-    if chat.stop and service.form.name == "harmony":
-        raise _together(("stop",), "the tool-call format 'harmony', whose messages have their own end")
+        raise _conflict_error(("stop_token_ids",), other)
+    if chat.stop and service.tool_format.name == "harmony":
+        raise _conflict_error(("stop",), "the tool-call format 'harmony', whose messages have their own end")
     if chat.stop and constraint.goals:
-        raise _together(("stop",), f"trellm.include and {other}")
+        raise _conflict_error(("stop",), f"trellm.include and {other}")
 
 
 def _place(constraint: ConstraintSpec) -> Sequence[str | int]:
     return constraint.place if constraint.kind else ("trellm", "include")
 
 
-def _other(asked: ToolUse, more: str = "") -> str:
+def _other_parts(use: ToolUse, more: str = "") -> str:
     """Return the reason, for messages, that an answer has parts besides its content."""
-    what = "tools" if asked.tools else "a model that thinks"
+    what = "tools" if use.tools else "a model that thinks"
     return f"{what} {more}".rstrip()
 
 
-def _together(place: Sequence[str | int], other: str) -> ApiError:
+def _conflict_error(place: Sequence[str | int], other: str) -> ApiError:
     """Return the error of a field that conflicts with something else."""
     what = param_of(place)
     return ApiError(f"{what} together with {other} is not supported; leave one of them out", place)
 
 
-def _asked(service: Service, chat: ChatRequest) -> ToolUse:
-    given, chosen, parallel = chat.chosen_tools
+def _tool_use(service: Service, chat: ChatRequest) -> ToolUse:
+    raw_tools, chosen, parallel = chat.chosen_tools
     try:
-        tools = tools_of(given, service.settings.tools)
+        tools = tools_of(raw_tools, service.settings.tools)
         choice = choice_of(chosen, tools)
     except TrellmError as error:
-        raise of_request(error, ("functions",) if chat.is_legacy else ("tools",)) from None
+        raise request_error(error, ("functions",) if chat.is_legacy else ("tools",)) from None
     if not tools and chat.parallel_tool_calls is not None:
         raise ApiError("parallel_tool_calls needs tools, and the request has none", ("parallel_tool_calls",))
-    thinking, budget = chat.thought
-    if not service.form.thinks and chat.trellm.thinking == "auto" and chat.trellm.thinking_budget is None:
+    thinking, budget = chat.thinking_options
+    if not service.tool_format.thinks and chat.trellm.thinking == "auto" and chat.trellm.thinking_budget is None:
         thinking, budget = "auto", None  # thinking options are meaningless for a model without thinking
-    return ToolUse(given, tools, choice, parallel is not False, thinking, budget)
+    return ToolUse(raw_tools, tools, choice, parallel is not False, thinking, budget)
 
 
-async def _planned(
+async def _plan_answers(
     service: Service,
     chat: ChatRequest,
-    asked: ToolUse,
+    use: ToolUse,
     constraint: ConstraintSpec,
     generator: Generator[Any],
     ids: tuple[int, ...],
 ) -> tuple[AnswerPlan, Generator[Any]]:
     """Return the plan of a chat and its generator, from the compiler's cache or new. Raises ApiError."""
-    form, limits = service.form, service.settings.limits
+    form, limits = service.tool_format, service.settings.limits
     tail = _tail(ids) if form.thinks else ()
     answer: Any = None
     if constraint.kind:  # its guide includes goals
         guide_cache = generator.guide_cache(constraint.goals)
         answer = None if guide_cache is None else guide_cache.guide
     stop = () if constraint.kind else chat.stops  # a constraint defines the ends of its texts
-    choice = json.dumps([asked.choice.mode, sorted(asked.choice.names), asked.parallel, asked.thinking, asked.budget])
-    key = ("plan", constraint, json.dumps(asked.given), choice, tail, stop)
+    choice = json.dumps([use.choice.mode, sorted(use.choice.names), use.parallel, use.thinking, use.budget])
+    key = ("plan", constraint, json.dumps(use.raw_tools), choice, tail, stop)
 
     def make() -> tuple[AnswerPlan, Generator[Any]]:
         plan = form.plan(
-            asked.tools,
-            asked.choice,
-            parallel=asked.parallel,
-            thinking=asked.thinking,
-            budget=asked.budget,
+            use.tools,
+            use.choice,
+            parallel=use.parallel,
+            thinking=use.thinking,
+            budget=use.budget,
             answer=answer,
             goals=() if constraint.kind else constraint.goals,
             prompt=tail,
@@ -189,29 +190,29 @@ async def _planned(
         return plan, planned
 
     try:
-        return await service.compiler.made(key, make, lambda made: weight(made[1]))
+        return await service.compiler.compile(key, make, lambda compiled: weight(compiled[1]))
     except ThinkingError as error:
-        field = "thinking" if asked.thinking == "on" else "thinking_budget"
+        field = "thinking" if use.thinking == "on" else "thinking_budget"
         raise ApiError(str(error), ("trellm", field)) from None
     except TrellmError as error:
         if stop and type(error) is OptionError:  # a stop string conflicts with the beginning of a call
             raise ApiError(f"stop together with tools: {error}", ("stop",), code="invalid_value") from None
-        raise of_request(error, ("tools",) if asked.tools else ("trellm", "thinking")) from None
+        raise request_error(error, ("tools",) if use.tools else ("trellm", "thinking")) from None
 
 
 def message_fields(message: ParsedMessage, *, is_legacy: bool = False) -> dict[str, Any]:
     """Return the JSON of an answer's message. is_legacy: write a call as `function_call`"""
-    said: dict[str, Any] = {"role": "assistant", "content": message.content, "refusal": None}
+    fields: dict[str, Any] = {"role": "assistant", "content": message.content, "refusal": None}
     if message.reasoning is not None:
-        said["reasoning_content"] = message.reasoning
+        fields["reasoning_content"] = message.reasoning
     if message.calls and is_legacy:
-        said["function_call"] = {"name": message.calls[0].name, "arguments": message.calls[0].arguments}
+        fields["function_call"] = {"name": message.calls[0].name, "arguments": message.calls[0].arguments}
     elif message.calls:
-        said["tool_calls"] = [
+        fields["tool_calls"] = [
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
             for call in message.calls
         ]
-    return said
+    return fields
 
 
 def finish_of(message: ParsedMessage, result: Generation[Any], cut_at: int | None) -> str:
@@ -245,62 +246,66 @@ def delta_fields(delta: Delta, *, is_legacy: bool = False) -> dict[str, Any] | N
             return None
 
 
-def begin_chat(request: Request, asked: ChatRequest) -> Beginning:
+def begin_chat(request: Request, body: ChatRequest) -> Beginning:
     """Return a function that begins the answer of a chat. All APIs with chats use it."""
 
-    async def prepare(begun: GenerationRequest) -> Prepared:
-        return await prepared(begun, asked)
+    async def prepare(generation: GenerationRequest) -> Prepared:
+        return await prepare_chat(generation, body)
 
-    return partial(begin, request, asked, 1, ("messages",), prepare)
+    return partial(begin, request, body, 1, ("messages",), prepare)
 
 
-async def chat(request: Request, service: Service, asked: ChatRequest) -> Response:
+async def chat(request: Request, service: Service, body: ChatRequest) -> Response:
     """Answer a chat; with stream: true as server-sent events."""
-    return await answered(request, begin_chat(request, asked), _head, _choice, _stream if asked.stream else None)
+    return await answer_with_choices(
+        request, begin_chat(request, body), _head, _choice, _stream if body.stream else None
+    )
 
 
-def _head(begun: GenerationRequest) -> dict[str, Any]:
-    kind = "chat.completion.chunk" if begun.asked.is_streamed else "chat.completion"
-    return head_of(begun, kind) | {"system_fingerprint": None}
+def _head(generation: GenerationRequest) -> dict[str, Any]:
+    kind = "chat.completion.chunk" if generation.body.is_streamed else "chat.completion"
+    return head_of(generation, kind) | {"system_fingerprint": None}
 
 
-def _choice(begun: GenerationRequest, index: int, result: Generation[Any]) -> dict[str, Any]:
+def _choice(generation: GenerationRequest, index: int, result: Generation[Any]) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": result.text, "refusal": None}
     finish = REASONS[result.finish_reason]
-    if begun.plan is not None:
-        read = begun.read(result)
-        message = message_fields(read, is_legacy=is_legacy(begun))
-        finish = _ended(begun, finish_of(read, result, begun.cut_at))
+    if generation.plan is not None:
+        read = generation.read(result)
+        message = message_fields(read, is_legacy=is_legacy(generation))
+        finish = _finish_reason(generation, finish_of(read, result, generation.cut_at))
     if index == 0 and result.prompt_logprobs is not None:
-        begun.prompt_scores = b"".join(written(of_prompt(result.prompt_logprobs, begun.service.model.vocabulary)))
-    scores = of_chat(scores_of(result), begun.service.model.vocabulary)
+        generation.prompt_scores = b"".join(
+            serialize(prompt_scores(result.prompt_logprobs, generation.service.model.vocabulary))
+        )
+    scores = chat_scores(scores_of(result), generation.service.model.vocabulary)
     choice = {"index": index, "message": message, "logprobs": scores, "finish_reason": finish}
     return choice | extension_of(result)
 
 
-def is_legacy(begun: GenerationRequest) -> bool:
+def is_legacy(generation: GenerationRequest) -> bool:
     """Test whether a chat uses `functions`, the deprecated form of tools."""
-    return isinstance(begun.asked, ChatRequest) and begun.asked.is_legacy
+    return isinstance(generation.body, ChatRequest) and generation.body.is_legacy
 
 
-def _ended(begun: GenerationRequest, finish: str) -> str:
+def _finish_reason(generation: GenerationRequest, finish: str) -> str:
     """Return the finish reason, with "function_call" for legacy chats."""
-    return "function_call" if finish == "tool_calls" and is_legacy(begun) else finish
+    return "function_call" if finish == "tool_calls" and is_legacy(generation) else finish
 
 
-def _stream(begun: GenerationRequest) -> Stream:
+def _stream(generation: GenerationRequest) -> Stream:
     """Return the serializers of a chat's events: the role, the deltas, and the finish reason."""
-    reading, legacy = [begun.reader() for _ in range(begun.choices)], is_legacy(begun)
+    readers, legacy = [generation.reader() for _ in range(generation.choices)], is_legacy(generation)
 
     def fields(index: int, delta: dict[str, Any], scores: Any = None, finish: str | None = None) -> dict[str, Any]:
         return {"index": index, "delta": delta, "logprobs": scores, "finish_reason": finish}
 
     def choices(piece: Piece) -> Iterator[dict[str, Any]]:
-        index = begun.index_of(piece)
-        reader = reading[index]
-        several = begun.deltas(piece, reader)
-        deltas = [said for delta in several if (said := delta_fields(delta, is_legacy=legacy)) is not None]
-        scores = of_chat(scores_in(piece), begun.service.model.vocabulary)
+        index = generation.index_of(piece)
+        reader = readers[index]
+        several = generation.deltas(piece, reader)
+        deltas = [part for delta in several if (part := delta_fields(delta, is_legacy=legacy)) is not None]
+        scores = chat_scores(scores_in(piece), generation.service.model.vocabulary)
         if scores is not None:  # the first delta gets the scores of all tokens of the piece
             yield fields(index, deltas.pop(0) if deltas else {}, scores)
         for delta in deltas:
@@ -308,8 +313,8 @@ def _stream(begun: GenerationRequest) -> Stream:
         if piece.result is not None:
             finish = REASONS[piece.result.finish_reason]
             if reader is not None:
-                finish = _ended(begun, finish_of(reader.message, piece.result, begun.cut_at))
+                finish = _finish_reason(generation, finish_of(reader.message, piece.result, generation.cut_at))
             yield fields(index, {}, finish=finish) | extension_of(piece.result)
 
-    first = [fields(index, {"role": "assistant", "content": ""}) for index in range(begun.choices)]
-    return choice_stream(begun, _head(begun), first, choices)
+    first = [fields(index, {"role": "assistant", "content": ""}) for index in range(generation.choices)]
+    return choice_stream(generation, _head(generation), first, choices)

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from ...engine.handle import Piece
 from ...engine.results import Generation
-from ..bodies import derived
+from ..bodies import derive
 from ..errors import ApiError
 from ..generation import GenerationRequest
 from ..requests.fields import RequestBase
@@ -27,107 +27,109 @@ from .answers import (
     Stream,
     event,
     extension_of,
-    leased,
-    streamed,
+    lease_model,
+    run_whole,
+    serialize,
+    stream_answer,
     while_connected,
-    whole,
-    written,
 )
 from .completion import begin_text
-from .scores import of_chat, scores_of
+from .scores import chat_scores, scores_of
 
 
-async def llama(request: Request, service: Service, asked: LlamaRequest) -> Response:
+async def llama(request: Request, service: Service, body: LlamaRequest) -> Response:
     """Continue texts as llama.cpp's server does."""
-    text = await derived(request, partial(asked.text, service.name))
-    if asked.stream:
+    text = await derive(request, partial(body.text, service.name))
+    if body.stream:
         if len(text.prompts) > 1:
             raise ApiError("only one prompt can be streamed; leave stream out", ("stream",))
-        return await streamed(request, begin_text(request, text), _llama_stream)
-    begun, several = await whole(request, begin_text(request, text), _llama_text)
-    found = [{"index": index, **said, **_llama_counts(begun, index)} for index, said in enumerate(several)]
-    answer: Any = found[0] if isinstance(asked.prompt, str) or isinstance(asked.prompt[0], int) else found
-    return LargeAnswer(list(written(answer)))
+        return await stream_answer(request, begin_text(request, text), _llama_stream)
+    generation, several = await run_whole(request, begin_text(request, text), _llama_text)
+    answers = [{"index": index, **fields, **_llama_counts(generation, index)} for index, fields in enumerate(several)]
+    answer: Any = answers[0] if isinstance(body.prompt, str) or isinstance(body.prompt[0], int) else answers
+    return LargeAnswer(list(serialize(answer)))
 
 
-def _llama_text(begun: GenerationRequest, index: int, result: Generation[Any]) -> dict[str, Any]:
+def _llama_text(generation: GenerationRequest, index: int, result: Generation[Any]) -> dict[str, Any]:
     """Return the fields of a finished sequence."""
     kind = {"length": "limit", "stop": "word", "complete": "eos"}[result.finish_reason]
-    said: dict[str, Any] = {"content": result.text, "tokens": list(result.token_ids), "stop": True, "stop_type": kind}
-    scores = of_chat(scores_of(result), begun.service.model.vocabulary)
+    fields: dict[str, Any] = {"content": result.text, "tokens": list(result.token_ids), "stop": True, "stop_type": kind}
+    scores = chat_scores(scores_of(result), generation.service.model.vocabulary)
     if scores is not None:
-        said["completion_probabilities"] = scores["content"]
-    return said | {"tokens_predicted": len(result.token_ids)} | extension_of(result)
+        fields["completion_probabilities"] = scores["content"]
+    return fields | {"tokens_predicted": len(result.token_ids)} | extension_of(result)
 
 
-def _llama_counts(begun: GenerationRequest, index: int) -> dict[str, Any]:
-    prompt: Any = begun.prompts[index]
+def _llama_counts(generation: GenerationRequest, index: int) -> dict[str, Any]:
+    prompt: Any = generation.prompts[index]
     return {
-        "model": begun.model_name,
+        "model": generation.model_name,
         "prompt": prompt if isinstance(prompt, str) else list(prompt),
-        "tokens_evaluated": begun.sizes[index],
-        "tokens_cached": begun.cached_tokens,
+        "tokens_evaluated": generation.sizes[index],
+        "tokens_cached": generation.cached_tokens,
         "truncated": False,
     }
 
 
-def _llama_stream(begun: GenerationRequest) -> Stream:
-    def written(piece: Piece) -> bytes:
-        said = event({"index": 0, "content": piece.text, "stop": False}) if piece.text else b""
+def _llama_stream(generation: GenerationRequest) -> Stream:
+    def write(piece: Piece) -> bytes:
+        event_bytes = event({"index": 0, "content": piece.text, "stop": False}) if piece.text else b""
         if piece.result is None:
-            return said
-        last = {**_llama_text(begun, 0, piece.result), "content": "", "tokens": list[int]()}
-        return said + event({"index": 0, **last, **_llama_counts(begun, 0)})
+            return event_bytes
+        last = {**_llama_text(generation, 0, piece.result), "content": "", "tokens": list[int]()}
+        return event_bytes + event({"index": 0, **last, **_llama_counts(generation, 0)})
 
-    return Stream(written)
+    return Stream(write)
 
 
-async def sglang(request: Request, service: Service, asked: SglangRequest) -> Response:
+async def sglang(request: Request, service: Service, body: SglangRequest) -> Response:
     """Continue texts as SGLang does."""
-    text = await derived(request, partial(asked.texts, service.name))
-    if asked.stream:
-        return await streamed(request, begin_text(request, text), partial(_sglang_stream, asked.is_single))
-    _, several = await whole(request, begin_text(request, text), _sglang_text)
-    return LargeAnswer(list(written(several[0] if asked.is_single else several)))
+    text = await derive(request, partial(body.texts, service.name))
+    if body.stream:
+        return await stream_answer(request, begin_text(request, text), partial(_sglang_stream, body.is_single))
+    _, several = await run_whole(request, begin_text(request, text), _sglang_text)
+    return LargeAnswer(list(serialize(several[0] if body.is_single else several)))
 
 
-def _sglang_text(begun: GenerationRequest, index: int, result: Generation[Any]) -> dict[str, Any]:
+def _sglang_text(generation: GenerationRequest, index: int, result: Generation[Any]) -> dict[str, Any]:
     size = len(result.token_ids)
     kind = {"length": "length"}.get(result.finish_reason, "stop")
-    said: dict[str, Any] = {"text": result.text, "output_ids": list(result.token_ids)}
-    said["meta_info"] = _meta(begun, index, size, {"type": kind} | ({"length": size} if kind == "length" else {}))
-    return said | extension_of(result)
+    fields: dict[str, Any] = {"text": result.text, "output_ids": list(result.token_ids)}
+    fields["meta_info"] = _meta(
+        generation, index, size, {"type": kind} | ({"length": size} if kind == "length" else {})
+    )
+    return fields | extension_of(result)
 
 
-def _meta(begun: GenerationRequest, index: int, size: int, finish: dict[str, Any] | None) -> dict[str, Any]:
+def _meta(generation: GenerationRequest, index: int, size: int, finish: dict[str, Any] | None) -> dict[str, Any]:
     return {
-        "id": f"{begun.key}-{index}",
+        "id": f"{generation.key}-{index}",
         "finish_reason": finish,
-        "prompt_tokens": begun.sizes[index // begun.options.search.n],
+        "prompt_tokens": generation.sizes[index // generation.options.search.n],
         "completion_tokens": size,
-        "cached_tokens": begun.cached_tokens,
-        "e2e_latency": time.perf_counter() - begun.since,
+        "cached_tokens": generation.cached_tokens,
+        "e2e_latency": time.perf_counter() - generation.since,
     }
 
 
-def _sglang_stream(is_single: bool, begun: GenerationRequest) -> Stream:
+def _sglang_stream(is_single: bool, generation: GenerationRequest) -> Stream:
     """Return the serializers of events, each with the whole text so far."""
-    texts, sizes = [""] * begun.choices, [0] * begun.choices
+    texts, sizes = [""] * generation.choices, [0] * generation.choices
 
-    def written(piece: Piece) -> bytes:
-        index = begun.index_of(piece)
+    def write(piece: Piece) -> bytes:
+        index = generation.index_of(piece)
         texts[index] += piece.text
         sizes[index] += len(piece.token_ids)
-        told = {} if is_single else {"index": index}
+        index_field = {} if is_single else {"index": index}
         if piece.result is not None:
-            return event(_sglang_text(begun, index, piece.result) | told)
-        meta = _meta(begun, index, sizes[index], None)
-        return event({"text": texts[index], "meta_info": meta} | told) if piece.text else b""
+            return event(_sglang_text(generation, index, piece.result) | index_field)
+        meta = _meta(generation, index, sizes[index], None)
+        return event({"text": texts[index], "meta_info": meta} | index_field) if piece.text else b""
 
     async def end() -> bytes:
         return DONE
 
-    return Stream(written, end=end)
+    return Stream(write, end=end)
 
 
 class DetokenizeRequest(RequestBase, title="Detokenize"):
@@ -137,27 +139,27 @@ class DetokenizeRequest(RequestBase, title="Detokenize"):
     tokens: list[int] = Field(max_length=1 << 20, fail_fast=True)
 
 
-async def detokenize(request: Request, service: Service, asked: DetokenizeRequest) -> Response:
+async def detokenize(request: Request, service: Service, body: DetokenizeRequest) -> Response:
     """Write tokens as text; invalid UTF-8 becomes replacement characters."""
     vocabulary = service.model.vocabulary
-    service.check_tokens(asked.tokens, ("tokens",))
+    service.check_tokens(body.tokens, ("tokens",))
 
     def work() -> list[bytes]:
-        text = vocabulary.decode(asked.tokens).decode(errors="replace")
-        return list(written({"prompt": text, "content": text}))
+        text = vocabulary.decode(body.tokens).decode(errors="replace")
+        return list(serialize({"prompt": text, "content": text}))
 
-    return LargeAnswer(await while_connected(request, service.shared.aside(work)))
+    return LargeAnswer(await while_connected(request, service.shared.run_slow(work)))
 
 
-async def told_version(request: Request) -> Response:
+async def server_version(request: Request) -> Response:
     """Return the version of the server."""
     return Answer({"version": version("trellm")})
 
 
 async def props(request: Request) -> Response:
     """Describe the server as llama.cpp's does, as far as it applies; `?model=` names a model."""
-    async with leased(request, request.query_params.get("model")) as service:
-        said: dict[str, Any] = {
+    async with lease_model(request, request.query_params.get("model")) as service:
+        properties: dict[str, Any] = {
             "default_generation_settings": {"n_ctx": service.model.context, "params": {}},
             "total_slots": service.settings.texts,
             "model_alias": service.name,
@@ -166,4 +168,4 @@ async def props(request: Request) -> Response:
             "modalities": {"vision": "image" in service.reads, "audio": "audio" in service.reads},
             "build_info": f"trellm {version('trellm')}",
         }
-        return Answer(said)
+        return Answer(properties)

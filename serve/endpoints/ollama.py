@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from ...engine.handle import Piece
 from ...engine.results import Generation
-from ..bodies import derived
+from ..bodies import derive
 from ..generation import Beginning, GenerationRequest, message_of
 from ..hosting.hosted import HostedModel
 from ..hosting.manager import ModelManager
@@ -23,33 +23,33 @@ from ..requests.ollama import LATEST, OllamaChat, OllamaGenerate, OllamaName
 from ..service import Service
 from ..tool_calls import AnswerReader, ContentDelta, ParsedMessage, ReasoningDelta
 from ..tool_calls.formats import template_of
-from .answers import Answer, Stream, extension_of, streamed, whole
+from .answers import Answer, Stream, extension_of, run_whole, stream_answer
 from .chat import begin_chat, finish_of
 from .completion import begin_text
-from .scores import of_chat, scores_in, scores_of
+from .scores import chat_scores, scores_in, scores_of
 
 LINES = "application/x-ndjson"
 NEVER = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 """Reported expiry of a model that stays loaded, in seconds since 1970."""
 
 
-async def chat(request: Request, service: Service, asked: OllamaChat) -> Response:
+async def chat(request: Request, service: Service, body: OllamaChat) -> Response:
     """Answer a chat as Ollama does."""
-    if not asked.has_prompt:
-        return _loaded(service, asked)
-    service.keep_alive = asked.kept_seconds
-    return await _answer(request, await derived(request, asked.chat), "message")
+    if not body.has_prompt:
+        return _answer_load(service, body)
+    service.keep_alive = body.keep_alive_seconds
+    return await _answer(request, await derive(request, body.chat), "message")
 
 
-async def generate(request: Request, service: Service, asked: OllamaGenerate) -> Response:
+async def generate(request: Request, service: Service, body: OllamaGenerate) -> Response:
     """Answer a user's prompt as Ollama does, or continue a text."""
-    if not asked.has_prompt:
-        return _loaded(service, asked)
-    service.keep_alive = asked.kept_seconds
-    if not asked.raw:
-        return await _answer(request, await derived(request, asked.chat), "response")
-    text = await derived(request, asked.text)
-    return await _run(request, begin_text(request, text), "response", streams=asked.stream)
+    if not body.has_prompt:
+        return _answer_load(service, body)
+    service.keep_alive = body.keep_alive_seconds
+    if not body.raw:
+        return await _answer(request, await derive(request, body.chat), "response")
+    text = await derive(request, body.text)
+    return await _run(request, begin_text(request, text), "response", streams=body.stream)
 
 
 async def _answer(request: Request, chat: ChatRequest, name: str) -> Response:
@@ -59,29 +59,29 @@ async def _answer(request: Request, chat: ChatRequest, name: str) -> Response:
 async def _run(request: Request, beginning: Beginning, name: str, *, streams: bool) -> Response:
     """Answer a request as one object or as lines. name: "message" or "response", the field of the text"""
     if streams:
-        return await streamed(request, beginning, partial(_stream, name), LINES)
+        return await stream_answer(request, beginning, partial(_stream, name), LINES)
 
-    def make(begun: GenerationRequest, index: int, result: Generation[Any]) -> dict[str, Any]:
-        message = begun.read(result)
-        scores = of_chat(scores_of(result), begun.service.model.vocabulary)
-        return _said(begun, name, message, scores) | _last(begun, message, result)
+    def make(generation: GenerationRequest, index: int, result: Generation[Any]) -> dict[str, Any]:
+        message = generation.read(result)
+        scores = chat_scores(scores_of(result), generation.service.model.vocabulary)
+        return _answer_fields(generation, name, message, scores) | _end_fields(generation, message, result)
 
-    begun, (said,) = await whole(request, beginning, make)
-    return Answer(said | _counted(begun))
+    generation, (answer,) = await run_whole(request, beginning, make)
+    return Answer(answer | _counts(generation))
 
 
-def _said(
-    begun: GenerationRequest, name: str, message: ParsedMessage, scores: dict[str, Any] | None = None
+def _answer_fields(
+    generation: GenerationRequest, name: str, message: ParsedMessage, scores: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return the JSON of an answer or a delta."""
     content = message.content or ""
-    said: dict[str, Any] = {"model": begun.model_name, "created_at": _written(time.time())}
+    fields: dict[str, Any] = {"model": generation.model_name, "created_at": _timestamp(time.time())}
     if name == "response":
-        inner = said
+        inner = fields
         inner["response"] = content
     else:
         inner: dict[str, Any] = {"role": "assistant", "content": content}
-        said["message"] = inner
+        fields["message"] = inner
     if message.reasoning:
         inner["thinking"] = message.reasoning
     if message.calls and name == "message":
@@ -89,95 +89,97 @@ def _said(
             {"id": call.id, "function": {"name": call.name, "arguments": call.values}} for call in message.calls
         ]
     if scores is not None:
-        said["logprobs"] = scores["content"]
-    return said | {"done": False}
+        fields["logprobs"] = scores["content"]
+    return fields | {"done": False}
 
 
-def _last(begun: GenerationRequest, message: ParsedMessage, result: Generation[Any]) -> dict[str, Any]:
-    finish = finish_of(message, result, begun.cut_at)
+def _end_fields(generation: GenerationRequest, message: ParsedMessage, result: Generation[Any]) -> dict[str, Any]:
+    finish = finish_of(message, result, generation.cut_at)
     return {"done": True, "done_reason": "length" if finish == "length" else "stop"} | extension_of(result)
 
 
-def _counted(begun: GenerationRequest) -> dict[str, Any]:
+def _counts(generation: GenerationRequest) -> dict[str, Any]:
     """Return token counts, and durations in nanoseconds."""
     return {
-        "total_duration": int(1e9 * (time.perf_counter() - begun.since)),
+        "total_duration": int(1e9 * (time.perf_counter() - generation.since)),
         "load_duration": 0,
-        "prompt_eval_count": begun.prompt_tokens,
-        "eval_count": begun.output_tokens,
+        "prompt_eval_count": generation.prompt_tokens,
+        "eval_count": generation.output_tokens,
     }
 
 
-def _stream(name: str, begun: GenerationRequest) -> Stream:
+def _stream(name: str, generation: GenerationRequest) -> Stream:
     """Return the serializers of lines. The last piece has all tool calls, each whole."""
-    reader = begun.reader()
+    reader = generation.reader()
     first = math.inf
 
     def lines(piece: Piece) -> bytes:
         nonlocal first
         first = min(first, time.perf_counter())
-        said = _new(begun, name, piece, reader)
+        objects = _delta_fields(generation, name, piece, reader)
         if piece.result is not None:
             message = message_of(reader, piece.result)
             if message.calls:
-                said.append(_said(begun, name, ParsedMessage("", None, message.calls)))
-            timed = {
-                "prompt_eval_duration": int(1e9 * (first - begun.since)),
+                objects.append(_answer_fields(generation, name, ParsedMessage("", None, message.calls)))
+            durations = {
+                "prompt_eval_duration": int(1e9 * (first - generation.since)),
                 "eval_duration": int(1e9 * (time.perf_counter() - first)),
             }
-            end = _said(begun, name, ParsedMessage("", None, ()))
-            said.append(end | _last(begun, message, piece.result) | _counted(begun) | timed)
-        return b"".join(map(_line, said))
+            end = _answer_fields(generation, name, ParsedMessage("", None, ()))
+            objects.append(end | _end_fields(generation, message, piece.result) | _counts(generation) | durations)
+        return b"".join(map(_line, objects))
 
     return Stream(lines, failed=lambda error: _line(error.as_ollama()))
 
 
-def _new(begun: GenerationRequest, name: str, piece: Piece, reader: AnswerReader | None) -> list[dict[str, Any]]:
+def _delta_fields(
+    generation: GenerationRequest, name: str, piece: Piece, reader: AnswerReader | None
+) -> list[dict[str, Any]]:
     """Return messages with the content and thinking of a piece. The first one has the piece's scores."""
-    scores = of_chat(scores_in(piece), begun.service.model.vocabulary)
-    found: list[dict[str, Any]] = []
-    for delta in begun.deltas(piece, reader):
+    scores = chat_scores(scores_in(piece), generation.service.model.vocabulary)
+    messages: list[dict[str, Any]] = []
+    for delta in generation.deltas(piece, reader):
         match delta:
             case ContentDelta(text):
-                found.append(_said(begun, name, ParsedMessage(text, None, ()), scores))
+                messages.append(_answer_fields(generation, name, ParsedMessage(text, None, ()), scores))
             case ReasoningDelta(text):
-                found.append(_said(begun, name, ParsedMessage(None, text, ()), scores))
+                messages.append(_answer_fields(generation, name, ParsedMessage(None, text, ()), scores))
             case _:
                 continue
         scores = None
-    return found
+    return messages
 
 
-def _line(said: dict[str, Any]) -> bytes:
-    return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+def _line(fields: dict[str, Any]) -> bytes:
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-def _written(seconds: float) -> str:
+def _timestamp(seconds: float) -> str:
     """Format a time, in seconds since 1970, as Ollama does."""
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
-def _loaded(service: Service, asked: OllamaChat | OllamaGenerate) -> Response:
+def _answer_load(service: Service, body: OllamaChat | OllamaGenerate) -> Response:
     """Answer a request without a prompt. The model is loaded already."""
-    service.keep_alive = asked.kept_seconds
-    return _done(asked, "load")
+    service.keep_alive = body.keep_alive_seconds
+    return _empty_answer(body, "load")
 
 
-def unloaded(models: ModelManager, asked: OllamaChat | OllamaGenerate) -> Response | None:
+def answer_unload(models: ModelManager, body: OllamaChat | OllamaGenerate) -> Response | None:
     """Answer a request without a prompt and with keep_alive 0, and unload the model once idle; None for others."""
-    if asked.has_prompt or asked.kept_seconds != 0:
+    if body.has_prompt or body.keep_alive_seconds != 0:
         return None
-    hosted = models.find(asked.named_model)
+    hosted = models.find(body.named_model)
     if hosted.service is not None:
         hosted.service.keep_alive = 0
-        hosted.rest()
-    return _done(asked, "unload")
+        hosted.notify_idle()
+    return _empty_answer(body, "unload")
 
 
-def _done(asked: OllamaChat | OllamaGenerate, reason: str) -> Response:
+def _empty_answer(body: OllamaChat | OllamaGenerate, reason: str) -> Response:
     """Return an answer without text."""
-    empty = {"message": {"role": "assistant", "content": ""}} if isinstance(asked, OllamaChat) else {"response": ""}
-    head = {"model": asked.model, "created_at": _written(time.time())}
+    empty = {"message": {"role": "assistant", "content": ""}} if isinstance(body, OllamaChat) else {"response": ""}
+    head = {"model": body.model, "created_at": _timestamp(time.time())}
     return Answer({**head, **empty, "done": True, "done_reason": reason})
 
 
@@ -194,7 +196,7 @@ async def running(request: Request) -> Response:
         {
             "models": [
                 _model(models, hosted, hosted.served.name)
-                | {"size": hosted.bytes, "size_vram": 0, "expires_at": _written(hosted.expires or NEVER)}
+                | {"size": hosted.bytes, "size_vram": 0, "expires_at": _timestamp(hosted.expires or NEVER)}
                 for hosted in models.models
                 if hosted.service is not None
             ]
@@ -206,7 +208,7 @@ def _model(models: ModelManager, hosted: HostedModel, name: str) -> dict[str, An
     return {
         "name": f"{name}{LATEST}",
         "model": f"{name}{LATEST}",
-        "modified_at": _written(models.shared.created),
+        "modified_at": _timestamp(models.shared.created),
         "size": hosted.weight_bytes,
         "digest": "",
         "details": _details(),
@@ -224,9 +226,9 @@ def _details() -> dict[str, Any]:
     }
 
 
-async def show(request: Request, service: Service, asked: OllamaName) -> Response:
+async def show(request: Request, service: Service, body: OllamaName) -> Response:
     """Describe the model's capabilities, as Ollama does."""
-    more = (["thinking"] if service.form.thinks else []) + (["vision"] if "image" in service.reads else [])
+    more = (["thinking"] if service.tool_format.thinks else []) + (["vision"] if "image" in service.reads else [])
     return Answer(
         {
             "modelfile": "",

@@ -17,8 +17,8 @@ from ...engine.prompts.arguments import Prompt
 from ...engine.prompts.encoding import ids_of
 from ...errors import TrellmError
 from ...guides.explain import expected
-from ..bodies import derived
-from ..errors import ApiError, of_constraint, of_request
+from ..bodies import derive
+from ..errors import ApiError, constraint_error, request_error
 from ..hosting.hosted import HostedModel
 from ..hosting.manager import ModelManager
 from ..media.reading import RequestMedia
@@ -26,7 +26,7 @@ from ..requests.chat import ChatMessage
 from ..requests.fields import ConstraintFields, RequestBase
 from ..service import Service
 from ..telemetry import CONTENT_TYPE
-from .answers import ITEMS, Answer, LargeAnswer, while_connected, written
+from .answers import ITEMS, Answer, LargeAnswer, serialize, while_connected
 
 MEDIA_TOKEN = -1
 """Id in answers for image and audio rows, which are not in the vocabulary."""
@@ -57,41 +57,41 @@ async def model(request: Request) -> Response:
 
 def _model(manager: ModelManager, hosted: HostedModel, name: str) -> dict[str, Any]:
     """Return a model's list entry, with a status as in llama.cpp's server, and the bytes of the loaded model."""
-    said: dict[str, Any] = {"id": name, "object": "model", "created": manager.shared.created, "owned_by": "trellm"}
+    fields: dict[str, Any] = {"id": name, "object": "model", "created": manager.shared.created, "owned_by": "trellm"}
     if name in hosted.adapters:
-        said["parent"] = hosted.served.name
+        fields["parent"] = hosted.served.name
     if hosted.has_been_loaded:
-        said["max_model_len"] = hosted.context
+        fields["max_model_len"] = hosted.context
     status: dict[str, Any] = {"value": hosted.state} | ({"memory_bytes": hosted.bytes} if hosted.bytes else {})
-    return said | {"status": status | ({} if hosted.failed is None else {"failed": True})}
+    return fields | {"status": status | ({} if hosted.failed is None else {"failed": True})}
 
 
-async def tokenize(request: Request, service: Service, asked: TokenizeRequest) -> Response:
+async def tokenize(request: Request, service: Service, body: TokenizeRequest) -> Response:
     """Tokenize a prompt or a chat."""
-    if (asked.prompt is None) == (asked.messages is None):
+    if (body.prompt is None) == (body.messages is None):
         raise ApiError("give prompt or messages, one of the two", ("prompt",))
-    chat = [each.plain(("messages", number)) for number, each in enumerate(asked.messages or ())]
+    chat = [each.plain(("messages", number)) for number, each in enumerate(body.messages or ())]
     try:
         with RequestMedia(service.shared.media, reads=service.reads) as media:
-            given = asked.prompt
-            if given is None:
-                given = await while_connected(request, media.read(chat))
-            work = service.shared.aside(partial(_tokenized, service, given, asked.return_token_strs))
+            prompt = body.prompt
+            if prompt is None:
+                prompt = await while_connected(request, media.read(chat))
+            work = service.shared.run_slow(partial(_serialize_tokens, service, prompt, body.return_token_strs))
             return LargeAnswer(await while_connected(request, work))
     except TrellmError as error:
-        raise of_request(error, ("prompt",) if asked.messages is None else ("messages",)) from None
+        raise request_error(error, ("prompt",) if body.messages is None else ("messages",)) from None
 
 
-def _tokenized(service: Service, given: Prompt, with_texts: bool) -> list[bytes]:
+def _serialize_tokens(service: Service, prompt: Prompt, with_texts: bool) -> list[bytes]:
     """Return the serialized answer about tokens in parts, since there may be millions of tokens."""
     model = service.model
-    ids = ids_of(model, given, 0, {}) if isinstance(given, str) else service.verbatim.ids(given, 0, {})
-    told = [max(token, MEDIA_TOKEN) for token in ids]
-    said: dict[str, Any] = {"count": len(ids), "max_model_len": model.context, "tokens": told}
+    ids = ids_of(model, prompt, 0, {}) if isinstance(prompt, str) else service.verbatim.ids(prompt, 0, {})
+    token_ids = [max(token, MEDIA_TOKEN) for token in ids]
+    fields: dict[str, Any] = {"count": len(ids), "max_model_len": model.context, "tokens": token_ids}
     if with_texts:
         texts = (*model.vocabulary.tokens, b"")  # the last entry stands for media rows
-        said["token_strs"] = [(texts[token] or b"").decode(errors="replace") for token in told]
-    pieces = list(written(said))
+        fields["token_strs"] = [(texts[token] or b"").decode(errors="replace") for token in token_ids]
+    pieces = list(serialize(fields))
     return [b"".join(pieces[at : at + ITEMS]) for at in range(0, len(pieces), ITEMS)]
 
 
@@ -128,7 +128,7 @@ async def page(request: Request) -> Response:
 def _page() -> tuple[str, str]:
     """Return the page and its Content-Security-Policy, for its own script and style, and requests to this server."""
     text = (Path(__file__).parents[1] / "page" / "index.html").read_text(encoding="utf-8")
-    script, style = (_hash(_inside(text, tag)) for tag in ("script", "style"))
+    script, style = (_hash(_element(text, tag)) for tag in ("script", "style"))
     policy = (
         f"default-src 'none'; script-src {script}; style-src {style}; connect-src 'self'; img-src data:; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -136,7 +136,7 @@ def _page() -> tuple[str, str]:
     return text, policy
 
 
-def _inside(text: str, tag: str) -> str:
+def _element(text: str, tag: str) -> str:
     found = re.search(rf"<{tag}>(.*?)</{tag}>", text, re.S)
     assert found is not None
     return found[1]
@@ -152,24 +152,26 @@ class ConstraintRequest(ConstraintFields, title="Check"):
     model: str
 
 
-async def constraint(request: Request, service: Service, asked: ConstraintRequest) -> Response:
+async def constraint(request: Request, service: Service, body: ConstraintRequest) -> Response:
     """Compile a constraint: return its expected first input in words and its fewest tokens, or its error."""
     try:
-        made = await derived(request, asked.constraint)
+        spec = await derive(request, body.constraint)
     except TrellmError as error:
-        raise of_constraint(error, ("trellm", "include")) from None
-    generator = await while_connected(request, service.generator(made))
+        raise constraint_error(error, ("trellm", "include")) from None
+    generator = await while_connected(request, service.generator(spec))
 
-    def look() -> dict[str, Any]:
-        guide_cache = generator.guide_cache(made.goals)
+    def explain() -> dict[str, Any]:
+        guide_cache = generator.guide_cache(spec.goals)
         if guide_cache is None:
             return {"expected": "anything", "needed": 0}
         return {"expected": expected(guide_cache.guide, guide_cache.guide.start), "needed": guide_cache.distance}
 
     # in a compiler's thread, since the description may take long, and under the compilation's time limit
-    taken = service.compiler.taken(made)
-    work = service.compiler.made(("expected", made), look, lambda said: len(said["expected"]), taken=taken)
+    elapsed = service.compiler.elapsed(spec)
+    work = service.compiler.compile(
+        ("expected", spec), explain, lambda explanation: len(explanation["expected"]), elapsed=elapsed
+    )
     try:
         return Answer(await while_connected(request, work))
     except TrellmError as error:
-        raise of_constraint(error, made.place) from None
+        raise constraint_error(error, spec.place) from None

@@ -16,21 +16,21 @@ from ...engine.decode.randomness import fresh_bits
 from ...engine.handle import Piece
 from ...engine.results import Generation
 from ..bodies import LARGE as LARGE_BODY
-from ..bodies import derived
+from ..bodies import derive
 from ..errors import ApiError, unsupported
 from ..generation import REASONS, GenerationRequest, message_of
 from ..requests.responses import ResponsesRequest
 from ..service import Service
 from ..tool_calls import ArgumentsDelta, CallDelta, CallEndDelta, ContentDelta, Delta, ParsedMessage, ReasoningDelta
-from .answers import Answer, Event, Stream, event, extension_of, streamed, whole
+from .answers import Answer, Event, Stream, event, extension_of, run_whole, stream_answer
 from .chat import begin_chat, finish_of
 
 
 class ResponseItems:
-    """The output items of a response, built from deltas. found: items so far; only the last one may be open"""
+    """The output items of a response, built from deltas. output: items so far; only the last one may be open"""
 
     def __init__(self) -> None:
-        self.found: list[dict[str, Any]] = []
+        self.output: list[dict[str, Any]] = []
         self._is_open = False
 
     def add(self, delta: Delta) -> Iterator[Event]:
@@ -50,7 +50,7 @@ class ResponseItems:
             case CallEndDelta():
                 yield from self.end()
 
-    def of_message(self, message: ParsedMessage, *, is_cut: bool) -> Iterator[Event]:
+    def add_message(self, message: ParsedMessage, *, is_cut: bool) -> Iterator[Event]:
         """Yield the events of a whole message. is_cut: True if the budget ended it; its last item is incomplete"""
         if message.reasoning:
             yield from self.add(ReasoningDelta(message.reasoning))
@@ -61,12 +61,12 @@ class ResponseItems:
             yield from self.add(ArgumentsDelta(index, call.arguments))
             if call.complete:
                 yield from self.add(CallEndDelta(index))
-        yield from self.last(is_cut=is_cut)
+        yield from self.close(is_cut=is_cut)
 
-    def last(self, *, is_cut: bool) -> Iterator[Event]:
+    def close(self, *, is_cut: bool) -> Iterator[Event]:
         """Close the open item at the end. Without a message or call, add an empty message, except after a cut."""
-        is_answered = any(item["type"] != "reasoning" for item in self.found)
-        if not is_answered and not (is_cut and self.found):
+        has_answer = any(item["type"] != "reasoning" for item in self.output)
+        if not has_answer and not (is_cut and self.output):
             yield from self._open("message")
         yield from self.end(is_cut=is_cut)
 
@@ -85,15 +85,15 @@ class ResponseItems:
             yield "response.content_part.done", {**inner, "part": dict(part)}
         item["status"] = "incomplete" if is_cut else "completed"
         self._is_open = False
-        yield "response.output_item.done", {"output_index": len(self.found) - 1, "item": item}
+        yield "response.output_item.done", {"output_index": len(self.output) - 1, "item": item}
 
     @property
     def _last(self) -> dict[str, Any]:
-        return self.found[-1]
+        return self.output[-1]
 
     @property
     def _place(self) -> dict[str, Any]:
-        return {"item_id": self._last["id"], "output_index": len(self.found) - 1}
+        return {"item_id": self._last["id"], "output_index": len(self.output) - 1}
 
     def _grow(self, kind: str, text: str) -> Iterator[Event]:
         """Append text to the open item of a kind, or open a new one."""
@@ -119,49 +119,49 @@ class ResponseItems:
     def _begin(self, kind: str, prefix: str, fields: dict[str, Any]) -> Event:
         key = f"{prefix}_{fresh_bits(96):024x}"
         item: dict[str, Any] = {"type": kind, "id": key, "status": "in_progress", **fields}
-        self.found.append(item)
+        self.output.append(item)
         self._is_open = True
-        shown = dict(item)
+        snapshot = dict(item)
         if "content" in fields:  # the content grows in the item itself
-            shown["content"] = []
-        return "response.output_item.added", {"output_index": len(self.found) - 1, "item": shown}
+            snapshot["content"] = []
+        return "response.output_item.added", {"output_index": len(self.output) - 1, "item": snapshot}
 
 
-async def responses(request: Request, service: Service, asked: ResponsesRequest) -> Response:
+async def responses(request: Request, service: Service, body: ResponsesRequest) -> Response:
     """Answer in items; with stream: true as server-sent events."""
     before: list[dict[str, Any]] = []
-    if asked.previous_response_id is not None:
-        conversation = service.shared.responses.conversation(asked.previous_response_id)
+    if body.previous_response_id is not None:
+        conversation = service.shared.responses.conversation(body.previous_response_id)
         request.state.is_large |= len(conversation) >= LARGE_BODY
-        before = await derived(request, partial(json.loads, conversation))
+        before = await derive(request, partial(json.loads, conversation))
 
-    async def keep(response: dict[str, Any]) -> dict[str, Any]:
+    async def store(response: dict[str, Any]) -> dict[str, Any]:
         """Store the response for continuation unless the request declines it. Return the response to send."""
-        if asked.store is False:
+        if body.store is False:
             return response
-        is_kept = await derived(request, partial(_keep, service, asked, before, response))
-        return response | {"store": is_kept}
+        is_stored = await derive(request, partial(_store, service, body, before, response))
+        return response | {"store": is_stored}
 
-    chat = await derived(request, partial(asked.chat, before))
+    chat = await derive(request, partial(body.chat, before))
     beginning = begin_chat(request, chat)
-    if asked.stream:
-        return await streamed(request, beginning, partial(_stream, asked, keep))
-    begun, (result,) = await whole(request, beginning, lambda begun, index, result: result)
-    message = begun.read(result)
-    items, is_cut = ResponseItems(), _is_cut(begun, message, result)
-    for _ in items.of_message(message, is_cut=is_cut):
+    if body.stream:
+        return await stream_answer(request, beginning, partial(_stream, body, store))
+    generation, (result,) = await run_whole(request, beginning, lambda generation, index, result: result)
+    message = generation.read(result)
+    items, is_cut = ResponseItems(), _is_cut(generation, message, result)
+    for _ in items.add_message(message, is_cut=is_cut):
         pass
-    ended = _ended(_head(begun, asked), begun, items, result, is_cut=is_cut)
-    return Answer(await keep(ended))
+    response = _finished_response(_head(generation, body), generation, items, result, is_cut=is_cut)
+    return Answer(await store(response))
 
 
-def _keep(service: Service, asked: ResponsesRequest, before: list[dict[str, Any]], response: dict[str, Any]) -> bool:
-    return service.shared.responses.keep(
-        response, [*before, *asked.conversation(response["output"])], service.body_bytes
+def _store(service: Service, body: ResponsesRequest, before: list[dict[str, Any]], response: dict[str, Any]) -> bool:
+    return service.shared.responses.store(
+        response, [*before, *body.conversation(response["output"])], service.body_bytes
     )
 
 
-async def kept(request: Request) -> Response:
+async def stored_response(request: Request) -> Response:
     """Return a stored response; with DELETE remove it."""
     responses = request.app.state.models.shared.responses
     key = str(request.path_params["key"])
@@ -169,98 +169,98 @@ async def kept(request: Request) -> Response:
         if name == "stream" and value != "false":
             raise unsupported((name,), "a stored response cannot be streamed")
         if name != "stream":
-            said = f"unknown parameter {name[:200]!r} of the query; a stored response is returned whole"
-            raise ApiError(said, (name[:200],), code="unknown_parameter")
+            message = f"unknown parameter {name[:200]!r} of the query; a stored response is returned whole"
+            raise ApiError(message, (name[:200],), code="unknown_parameter")
     if request.method != "DELETE":
         return Answer(responses.response(key))
     responses.forget(key)
     return Answer({"id": key, "object": "response", "deleted": True})
 
 
-def _head(begun: GenerationRequest, asked: ResponsesRequest) -> dict[str, Any]:
+def _head(generation: GenerationRequest, body: ResponsesRequest) -> dict[str, Any]:
     """Return the response before any output."""
-    plain = asked.model_dump(by_alias=True, exclude_none=True)
+    plain = body.model_dump(by_alias=True, exclude_none=True)
     return {
         "id": f"resp_{secrets.token_hex(16)}",  # secret: it gives access to the response
         "object": "response",
-        "created_at": begun.created,
+        "created_at": generation.created,
         "status": "in_progress",
         "background": False,
         "error": None,
         "incomplete_details": None,
-        "instructions": asked.instructions,
-        "max_output_tokens": asked.max_output_tokens,
-        "metadata": asked.metadata or {},
-        "model": begun.model_name,
+        "instructions": body.instructions,
+        "max_output_tokens": body.max_output_tokens,
+        "metadata": body.metadata or {},
+        "model": generation.model_name,
         "output": [],
-        "parallel_tool_calls": asked.parallel_tool_calls is not False,
-        "previous_response_id": asked.previous_response_id,
+        "parallel_tool_calls": body.parallel_tool_calls is not False,
+        "previous_response_id": body.previous_response_id,
         "reasoning": {"effort": None, "summary": None},
-        "store": asked.store is not False and begun.service.settings.response_bytes > 0,
-        "temperature": 1.0 if asked.temperature is None else asked.temperature,
+        "store": body.store is not False and generation.service.settings.response_bytes > 0,
+        "temperature": 1.0 if body.temperature is None else body.temperature,
         "text": plain.get("text") or {"format": {"type": "text"}},
-        "tool_choice": "required" if asked.tool_choice == "any" else asked.tool_choice or "auto",
+        "tool_choice": "required" if body.tool_choice == "any" else body.tool_choice or "auto",
         "tools": plain.get("tools") or [],
-        "top_p": 1.0 if asked.top_p is None else asked.top_p,
+        "top_p": 1.0 if body.top_p is None else body.top_p,
         "truncation": "disabled",
         "usage": None,
-        "user": asked.user,
+        "user": body.user,
     }
 
 
-def _is_cut(begun: GenerationRequest, message: ParsedMessage, result: Generation[Any]) -> bool:
+def _is_cut(generation: GenerationRequest, message: ParsedMessage, result: Generation[Any]) -> bool:
     """Test whether the budget ended the output."""
     plain = REASONS[result.finish_reason]
-    return (plain if begun.plan is None else finish_of(message, result, begun.cut_at)) == "length"
+    return (plain if generation.plan is None else finish_of(message, result, generation.cut_at)) == "length"
 
 
-def _ended(
-    head: dict[str, Any], begun: GenerationRequest, items: ResponseItems, result: Generation[Any], *, is_cut: bool
+def _finished_response(
+    head: dict[str, Any], generation: GenerationRequest, items: ResponseItems, result: Generation[Any], *, is_cut: bool
 ) -> dict[str, Any]:
     """Return the response with its output."""
     count = len(result.token_ids)
-    said = head | {
+    fields = head | {
         "status": "incomplete" if is_cut else "completed",
         "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
-        "output": items.found,
+        "output": items.output,
         "usage": {
-            "input_tokens": begun.prompt_tokens,
-            "input_tokens_details": {"cached_tokens": begun.cached_tokens, "cache_write_tokens": 0},
+            "input_tokens": generation.prompt_tokens,
+            "input_tokens_details": {"cached_tokens": generation.cached_tokens, "cache_write_tokens": 0},
             "output_tokens": count,
-            "output_tokens_details": {"reasoning_tokens": begun.reasoning_tokens},
-            "total_tokens": begun.prompt_tokens + count,
+            "output_tokens_details": {"reasoning_tokens": generation.reasoning_tokens},
+            "total_tokens": generation.prompt_tokens + count,
         },
     }
-    return said | extension_of(result)
+    return fields | extension_of(result)
 
 
 def _stream(
-    asked: ResponsesRequest, keep: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]], begun: GenerationRequest
+    body: ResponsesRequest, store: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]], generation: GenerationRequest
 ) -> Stream:
     """Return all events, numbered: the response, its growing items, and the finished response."""
-    ended = head = _head(begun, asked)
-    items, reader, numbers = ResponseItems(), begun.reader(), count()
+    finished = head = _head(generation, body)
+    items, reader, numbers = ResponseItems(), generation.reader(), count()
 
-    def written(several: Iterable[Event]) -> bytes:
+    def write(several: Iterable[Event]) -> bytes:
         numbered = ((kind, {"type": kind, "sequence_number": next(numbers)} | fields) for kind, fields in several)
         return b"".join(event(fields, kind) for kind, fields in numbered)
 
     def piece(piece: Piece) -> bytes:
-        nonlocal ended
-        told = [each for delta in begun.deltas(piece, reader) for each in items.add(delta)]
+        nonlocal finished
+        events = [each for delta in generation.deltas(piece, reader) for each in items.add(delta)]
         if piece.result is not None:
-            is_cut = _is_cut(begun, message_of(reader, piece.result), piece.result)
-            told += items.last(is_cut=is_cut)
-            ended = _ended(head, begun, items, piece.result, is_cut=is_cut)
-        return written(told)
+            is_cut = _is_cut(generation, message_of(reader, piece.result), piece.result)
+            events += items.close(is_cut=is_cut)
+            finished = _finished_response(head, generation, items, piece.result, is_cut=is_cut)
+        return write(events)
 
     async def end() -> bytes:
-        response = await keep(ended)
-        return written([(f"response.{response['status']}", {"response": response})])
+        response = await store(finished)
+        return write([(f"response.{response['status']}", {"response": response})])
 
-    def failed(error: ApiError) -> bytes:
-        said = {name: error.error[name] for name in ("code", "message")}
-        return written([("response.failed", {"response": head | {"status": "failed", "error": said}})])
+    def fail(error: ApiError) -> bytes:
+        error_fields = {name: error.error[name] for name in ("code", "message")}
+        return write([("response.failed", {"response": head | {"status": "failed", "error": error_fields}})])
 
-    begin = written((f"response.{kind}", {"response": head}) for kind in ("created", "in_progress"))
-    return Stream(piece, begin, end, failed)
+    begin = write((f"response.{kind}", {"response": head}) for kind in ("created", "in_progress"))
+    return Stream(piece, begin, end, fail)

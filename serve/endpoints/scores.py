@@ -26,7 +26,7 @@ def scores_in(piece: Piece) -> Scores | None:
     return None if piece.scores is None or not piece.scores.token_ids else piece.scores
 
 
-def of_chat(scores: Scores | None, vocabulary: Vocabulary) -> dict[str, Any] | None:
+def chat_scores(scores: Scores | None, vocabulary: Vocabulary) -> dict[str, Any] | None:
     """Return the log-probabilities of a chat's choice."""
     if scores is None:
         return None
@@ -58,7 +58,7 @@ class TokenOffsets:
         return at
 
 
-def of_completion(
+def completion_scores(
     scores: Scores | None,
     vocabulary: Vocabulary,
     offsets: TokenOffsets,
@@ -83,7 +83,7 @@ def of_completion(
     }
 
 
-def of_prompt(
+def prompt_scores(
     prompt: Sequence[PromptToken], vocabulary: Vocabulary, k: int | None = None
 ) -> list[dict[str, Any] | None]:
     """Return a prompt's log-probabilities in vLLM's format: at each position, of its token and the k best, by id."""
@@ -92,10 +92,10 @@ def of_prompt(
         if each.logprob is None:
             found.append(None)
             continue
-        said = {str(each.token_id): {"logprob": max(each.logprob, LEAST), "rank": each.rank}}
+        by_id = {str(each.token_id): {"logprob": max(each.logprob, LEAST), "rank": each.rank}}
         for place, top in enumerate(each.top_logprobs[:k], 1):
-            said.setdefault(str(top.token_id), {"logprob": max(top.logprob, LEAST), "rank": place})
-        found.append({id_: told | {"decoded_token": _name(vocabulary, int(id_))} for id_, told in said.items()})
+            by_id.setdefault(str(top.token_id), {"logprob": max(top.logprob, LEAST), "rank": place})
+        found.append({id_: score | {"decoded_token": _name(vocabulary, int(id_))} for id_, score in by_id.items()})
     return found
 
 
@@ -109,8 +109,8 @@ def _best(vocabulary: Vocabulary, best: tuple[TokenLogprob, ...]) -> dict[str, f
 
 def _token(vocabulary: Vocabulary, token: int, logprob: float) -> dict[str, Any]:
     data = vocabulary.tokens[token]
-    shown = None if data is None else list(data)
-    return {"token": _name(vocabulary, token), "logprob": max(logprob, LEAST), "bytes": shown}
+    byte_values = None if data is None else list(data)
+    return {"token": _name(vocabulary, token), "logprob": max(logprob, LEAST), "bytes": byte_values}
 
 
 def _name(vocabulary: Vocabulary, token: int) -> str:

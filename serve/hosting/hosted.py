@@ -54,7 +54,7 @@ class HostedModel:
     expires: time of unloading, in seconds since 1970; None for never
     """
 
-    def __init__(self, served: ServedModel, metrics: ModelMetrics, rested: Callable[[HostedModel], None]) -> None:
+    def __init__(self, served: ServedModel, metrics: ModelMetrics, on_idle: Callable[[HostedModel], None]) -> None:
         self.served = served
         self.metrics = metrics
         self.adapters: tuple[str, ...] = served.adapters or tuple(getattr(served.model, "adapters", ()))
@@ -71,7 +71,7 @@ class HostedModel:
         self.used = 0.0
         self.expires: float | None = None
         self._leases = 0
-        self._rested = rested
+        self._on_idle = on_idle
         self._expiry: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -97,23 +97,23 @@ class HostedModel:
             return "loaded"
         return "unloaded" if self.loading is None else "loading"
 
-    def take(self) -> Service | None:
+    def lease(self) -> Service | None:
         """Return the service with a lease; None if the model is not loaded or accepts no requests."""
         if self.service is None or self.is_leaving:
             return None
         self._lease(1)
         return self.service
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Release a lease."""
         self._lease(-1)
-        self.rest()
+        self.notify_idle()
 
-    def rest(self) -> None:
-        """Call `rested` if the model is idle."""
+    def notify_idle(self) -> None:
+        """Call `on_idle` if the model is idle."""
         if self.is_idle:
             self.used = time.monotonic()
-            self._rested(self)
+            self._on_idle(self)
 
     async def wait(self) -> Service:
         """Wait for loading. Return the service with a lease. Raises ApiError if loading fails."""
@@ -125,7 +125,7 @@ class HostedModel:
             if future in self.waiting:
                 self.waiting.remove(future)
             elif future.done() and not future.cancelled() and future.exception() is None:
-                self.give_back()
+                self.release()
             raise
 
     def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -135,18 +135,18 @@ class HostedModel:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def measured(self, weights: int) -> None:
+    def set_weight_bytes(self, weights: int) -> None:
         """Store the measured bytes of the weights."""
         self.weight_bytes, self.is_measured = weights, True
 
-    def put(self, service: Service) -> None:
+    def mark_loaded(self, service: Service) -> None:
         """Mark the model as loaded, and give leases to waiting requests."""
         self.service = service
         self.metrics.loaded.set(1)
         self.metrics.hold(weights=self.weight_bytes)
-        self.stay()
+        self.accept()
 
-    def stay(self) -> None:
+    def accept(self) -> None:
         """Accept requests again, waiting ones first."""
         assert self.service is not None
         self.is_leaving = False
@@ -155,7 +155,7 @@ class HostedModel:
             if not each.done():
                 self._lease(1)
                 each.set_result(self.service)
-        self.rest()
+        self.notify_idle()
 
     def refuse(self, error: Callable[[], ApiError]) -> None:
         """Fail waiting requests, each with a new error."""
@@ -164,25 +164,25 @@ class HostedModel:
             if not each.done():
                 each.set_exception(error())
 
-    def take_away(self) -> None:
+    def mark_unloaded(self) -> None:
         """Mark the model as unloaded."""
-        self._keep()
+        self._cancel_expiry()
         self.service, self.bytes, self.is_leaving = None, 0, False
         self.metrics.loaded.set(0)
         self.metrics.hold(held=0, kept=0, room=0, weights=0)
 
     def expire(self, seconds: float, end: Callable[[], None]) -> None:
         """Call a function after a number of seconds, unless a request takes the model before."""
-        self._keep()
+        self._cancel_expiry()
         self.expires = time.time() + seconds
         self._expiry = asyncio.get_running_loop().call_later(seconds, end)
 
     def _lease(self, count: int) -> None:
-        self._keep()
+        self._cancel_expiry()
         self._leases += count
         self.used = time.monotonic()
 
-    def _keep(self) -> None:
+    def _cancel_expiry(self) -> None:
         """Cancel the expiry."""
         self.expires = None
         if self._expiry is not None:

@@ -1,6 +1,6 @@
 """The model manager: loads models on first use, and unloads the least recently used idle ones within a memory budget.
 
-A request holds a lease of its model (`HostedModel.take`). A model with a lease or a running sequence is not unloaded.
+A request holds a lease of its model (`HostedModel.lease`). A model with a lease or a running sequence is not unloaded.
 Models are loaded one at a time, in a thread, in order of their first requests. A model that has to make room accepts no
 more requests. These wait until it is loaded again, so that no client can starve others.
 """
@@ -20,8 +20,8 @@ from ...engine.memory.pool import free_bytes, shown_size
 from ...engine.memory.weights import held_bytes
 from ...engine.models.protocol import Model
 from ...errors import Cancelled, OptionError, TrellmError
-from ..cluster.loading import loaded
-from ..errors import SERVER, ApiError, busy, of_any
+from ..cluster.loading import unpack_model
+from ..errors import SERVER, ApiError, api_error, busy
 from ..service import Service
 from ..settings import MEDIA_BODY, Settings
 from ..telemetry import Metrics
@@ -55,7 +55,7 @@ class ModelManager:
     ) -> None:
         self.settings = settings
         self.metrics = metrics
-        self.models = [HostedModel(each, metrics.of(each.name), self._changed_of) for each in served]
+        self.models = [HostedModel(each, metrics.of(each.name), self._on_idle) for each in served]
         self.is_draining = self.is_cut = False
         self._memory = memory
         self._budget = memory_budget
@@ -86,27 +86,27 @@ class ModelManager:
         """Load the first model unless it is loaded. Raises the errors of loading; OptionError if it does not fit."""
         if self._preloaded is not None or self.first.service is not None:
             return
-        found, weights = _load(self.first.served)
+        model, weights = _load(self.first.served)
         if self._budget is None and len(self.models) > 1:
-            free = free_bytes(getattr(found, "device", None))
+            free = free_bytes(getattr(model, "device", None))
             self._budget = None if free is None else free + weights
-        self.first.measured(weights)
+        self.first.set_weight_bytes(weights)
         try:
             self._check_fits(self.first)
         except ApiError as error:
             raise OptionError(str(error)) from None
-        self._preloaded = found
+        self._preloaded = model
 
     async def begin(self) -> None:
         """Load the first model and start serving. Raises the errors of `preload`."""
         self.preload()
         assert self._preloaded is not None
-        found, self._preloaded = self._preloaded, None
+        model, self._preloaded = self._preloaded, None
         self.is_cut = False
         self.shared = SharedState(self.settings, self.metrics)
         self._loader = ThreadPoolExecutor(1, "trellm loading")
         self._lock, self._changed = asyncio.Lock(), asyncio.Event()
-        self._serve(self.first, found)
+        self._serve(self.first, model)
 
     async def close(self) -> None:
         """End all requests, and close the models."""
@@ -116,14 +116,14 @@ class ModelManager:
         for hosted in self.models:
             if hosted.service is not None:
                 service, hosted.service = hosted.service, None
-                await service.rest()
+                await service.stop_trimmer()
                 service.close()
 
     def cut(self) -> None:
         """End all requests with an error."""
         self.is_cut = True
         for hosted in self.models:
-            hosted.refuse(lambda: of_any(Cancelled(SHUT_DOWN)))
+            hosted.refuse(lambda: api_error(Cancelled(SHUT_DOWN)))
             if hosted.service is not None:
                 hosted.service.cut()
 
@@ -137,12 +137,12 @@ class ModelManager:
 
     def named(self, name: str) -> HostedModel:
         """Return the model of a name. Raises ApiError for an unknown name."""
-        found = next((each for each in self.models if name in each.names), None)
-        if found is None:
-            there = ", ".join(repr(name) for each in self.models for name in (each.served.name, *each.adapters))
-            said = f"the model {name[:200]!r} does not exist; the server has {there}"
-            raise ApiError(said, ("model",), status=404, code="model_not_found")
-        return found
+        model = next((each for each in self.models if name in each.names), None)
+        if model is None:
+            names = ", ".join(repr(name) for each in self.models for name in (each.served.name, *each.adapters))
+            message = f"the model {name[:200]!r} does not exist; the server has {names}"
+            raise ApiError(message, ("model",), status=404, code="model_not_found")
+        return model
 
     def unload(self, hosted: HostedModel) -> None:
         """Start to unload a model whose expiry has passed, unless a request takes it before."""
@@ -156,7 +156,7 @@ class ModelManager:
     async def load(self, hosted: HostedModel) -> Service:
         """Load a model, or wait for its loading. Return the service with a lease. Raises ApiError."""
         if hosted.failed is not None and time.monotonic() - hosted.failed[1] < self.settings.retry_seconds:
-            raise _not_loaded(hosted.served.name, hosted.failed[0], self.settings)
+            raise _not_loaded_error(hosted.served.name, hosted.failed[0], self.settings)
         if self._waiting >= self.settings.loading:
             self.metrics.refuse("loading")
             raise busy(f"models at capacity ({self._waiting} requests wait for one to be loaded); try again", 5)
@@ -164,25 +164,25 @@ class ModelManager:
         try:
             waiting = hosted.wait()
             if hosted.loading is None:
-                hosted.loading = hosted.begin(self._bring(hosted))
+                hosted.loading = hosted.begin(self._load_for_waiting(hosted))
             return await waiting
         finally:
             self._waiting -= 1
             self._changed.set()
 
-    async def _bring(self, hosted: HostedModel) -> None:
+    async def _load_for_waiting(self, hosted: HostedModel) -> None:
         """Load a model if requests wait for it, and start or fail these requests."""
         try:
             async with self._lock:
                 if hosted.waiting:
                     await self._load(hosted)
         except ApiError as error:
-            hosted.refuse(partial(_again, error))
+            hosted.refuse(partial(_copy_error, error))
         except Exception as error:  # a failed loading does not affect other models
             _LOG.warning("the model %r could not be loaded", hosted.served.name, exc_info=error)
-            said = str(error) if isinstance(error, TrellmError) else f"{type(error).__name__}: {error}"
-            hosted.failed = said, time.monotonic()
-            hosted.refuse(partial(_not_loaded, hosted.served.name, said, self.settings))
+            reason = str(error) if isinstance(error, TrellmError) else f"{type(error).__name__}: {error}"
+            hosted.failed = reason, time.monotonic()
+            hosted.refuse(partial(_not_loaded_error, hosted.served.name, reason, self.settings))
         finally:
             hosted.loading = None
 
@@ -190,18 +190,18 @@ class ModelManager:
         """Load a model, with the lock held. Make room before by the known size, and after by the measured one."""
         if hosted.is_measured:
             self._check_fits(hosted)
-        if not await self._make_room(hosted, self._need(hosted)):
+        if not await self._make_room(hosted, self._needed_bytes(hosted)):
             return
         began = time.perf_counter()
-        found, weights = await asyncio.get_running_loop().run_in_executor(self._loader, _load, hosted.served)
-        hosted.measured(weights)
+        model, weights = await asyncio.get_running_loop().run_in_executor(self._loader, _load, hosted.served)
+        hosted.set_weight_bytes(weights)
         try:
             self._check_fits(hosted)
-            if await self._make_room(hosted, self._need(hosted)):
-                self._serve(hosted, found)
+            if await self._make_room(hosted, self._needed_bytes(hosted)):
+                self._serve(hosted, model)
                 hosted.metrics.load_seconds.observe(time.perf_counter() - began)
         finally:
-            del found
+            del model
             if hosted.service is None and not self.is_cut:
                 await asyncio.get_running_loop().run_in_executor(self._loader, collect)
 
@@ -215,32 +215,32 @@ class ModelManager:
             raise
         hosted.context, hosted.failed, hosted.has_been_loaded = model.context, None, True
         service = Service(
-            hosted.served.name, model, self.shared, hosted.metrics, memory=self._pool,
-            kept_bytes=max(1, self.settings.kept_bytes // len(self.models)), rested=hosted.rest,
+            hosted.served.name, model, self.shared, hosted.metrics, memory=self._pool_bytes,
+            kept_bytes=max(1, self.settings.kept_bytes // len(self.models)), on_idle=hosted.notify_idle,
         )  # fmt: skip
         hosted.bytes = hosted.weight_bytes + service.engine.memory_bytes
-        hosted.put(service)
+        hosted.mark_loaded(service)
 
     @property
-    def _pool(self) -> int | None:
+    def _pool_bytes(self) -> int | None:
         """Bytes of each model's KV cache; None for the engine's default."""
         if self._memory is not None or self._budget is None:
             return self._memory
         return self._budget // (2 * len(self.models))
 
-    def _need(self, hosted: HostedModel) -> int:
+    def _needed_bytes(self, hosted: HostedModel) -> int:
         """Return the known bytes of a model's weights, and of its KV cache."""
-        return hosted.weight_bytes + (self._pool or 0)
+        return hosted.weight_bytes + (self._pool_bytes or 0)
 
     def _check_fits(self, hosted: HostedModel) -> None:
         """Raise ApiError if a measured model can never fit into the budget."""
         fixed = sum(each.bytes for each in self.models if each.is_fixed and each is not hosted)
-        if self._budget is None or self._need(hosted) + fixed <= self._budget:
+        if self._budget is None or self._needed_bytes(hosted) + fixed <= self._budget:
             return
         others = f", besides {shown_size(fixed)} of models that are never unloaded" if fixed else ""
         raise ApiError(
             f"the model {hosted.served.name!r} takes {shown_size(hosted.weight_bytes)}, with "
-            f"{shown_size(self._pool or 0)} for keys and values{others}, and the memory budget is "
+            f"{shown_size(self._pool_bytes or 0)} for keys and values{others}, and the memory budget is "
             f"{shown_size(self._budget)}; give the server a larger --memory-budget, or less --memory",
             status=507, kind=SERVER, code="insufficient_memory",
         )  # fmt: skip
@@ -260,7 +260,7 @@ class ModelManager:
                 self._changed.clear()
                 await self._changed.wait()
             if not hosted.waiting:
-                other.stay()
+                other.accept()
                 return False
             await self._unload(other)
         return bool(hosted.waiting)
@@ -269,11 +269,11 @@ class ModelManager:
         """Unload an idle model, with the lock held."""
         assert hosted.service is not None
         held = [hosted.service]
-        hosted.take_away()
-        await held[0].rest()
+        hosted.mark_unloaded()
+        await held[0].stop_trimmer()
         await asyncio.get_running_loop().run_in_executor(self._loader, _end, held)
 
-    def _changed_of(self, hosted: HostedModel) -> None:
+    def _on_idle(self, hosted: HostedModel) -> None:
         """Wake waiting loads after a model became idle, and start its expiry."""
         self._changed.set()
         seconds = None if hosted.service is None else hosted.service.keep_alive
@@ -296,9 +296,9 @@ class ModelManager:
 def _load(served: ServedModel) -> tuple[Model, int]:
     """Load a model and compute its vocabulary. Return the model, and the bytes of its weights."""
     try:
-        found = loaded(served.model)
-        _ = found.vocabulary
-        return found, held_bytes(found)
+        model = unpack_model(served.model)
+        _ = model.vocabulary
+        return model, held_bytes(model)
     except (StopIteration, SystemExit) as error:  # futures refuse StopIteration; SystemExit would end the server
         raise RuntimeError(repr(error)) from error
 
@@ -309,12 +309,12 @@ def _end(held: list[Service]) -> None:
     collect()
 
 
-def _not_loaded(name: str, why: str, settings: Settings) -> ApiError:
-    said = f"the model {name!r} could not be loaded: {why}"
+def _not_loaded_error(name: str, reason: str, settings: Settings) -> ApiError:
+    message = f"the model {name!r} could not be loaded: {reason}"
     headers = {"Retry-After": str(ceil(settings.retry_seconds))}
-    return ApiError(said, status=503, kind=SERVER, code="model_not_loaded", headers=headers)
+    return ApiError(message, status=503, kind=SERVER, code="model_not_loaded", headers=headers)
 
 
-def _again(error: ApiError) -> ApiError:
+def _copy_error(error: ApiError) -> ApiError:
     """Return a copy of an error for another request, since requests rename fields in errors."""
     return ApiError(str(error), status=error.status, kind=SERVER, code=error.error["code"])

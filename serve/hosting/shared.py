@@ -19,11 +19,11 @@ from ..settings import Settings
 from ..telemetry import Metrics, Tracing
 
 T = TypeVar("T")
-ENTERING = 2
+TOKENIZER_THREADS = 2
 LARGE = 1 << 16
 """Size (see `is_large`) of prompts above which separate threads tokenize them."""
-MAX_ASIDE = 64
-"""Most requests in `SharedState.aside`; further ones are refused with status 429."""
+MAX_SLOW = 64
+"""Most requests in `SharedState.run_slow`; further ones are refused with status 429."""
 
 
 def is_large(value: Any, most: int) -> bool:
@@ -54,18 +54,18 @@ class SharedState:
         endpoint = settings.otlp_traces_endpoint
         self.tracing = None if endpoint is None else Tracing(endpoint)
         self.media = MediaReader(settings)
-        self.responses = KeptResponses(settings.response_bytes)
+        self.responses = ResponseStore(settings.response_bytes)
         # One thread, since parsing a large body may hold the GIL for a second.
         self.reading = ThreadPoolExecutor(1, "trellm reading")
-        self._pool = ThreadPoolExecutor(ENTERING, "trellm entering")
-        self._large = ThreadPoolExecutor(ENTERING, "trellm entering large")
-        self._aside = ThreadPoolExecutor(1, "trellm aside")
-        self._waiting_aside = 0
+        self._pool = ThreadPoolExecutor(TOKENIZER_THREADS, "trellm entering")
+        self._large = ThreadPoolExecutor(TOKENIZER_THREADS, "trellm entering large")
+        self._slow = ThreadPoolExecutor(1, "trellm aside")
+        self._waiting_slow = 0
 
     def close(self) -> None:
         """Shut down all threads."""
         self.media.close()
-        for pool in (self.reading, self._pool, self._large, self._aside):
+        for pool in (self.reading, self._pool, self._large, self._slow):
             pool.shutdown(wait=True, cancel_futures=True)
         if self.tracing is not None:
             self.tracing.close()
@@ -74,90 +74,90 @@ class SharedState:
         """Raise ApiError if the server has no capacity for more sequences. place: the field that requests them"""
         most = self.settings.texts
         if texts > most:
-            said = f"{texts:,} sequences exceed the capacity of the server, {most:,}; ask for fewer"
-            raise ApiError(said, place)
+            message = f"{texts:,} sequences exceed the capacity of the server, {most:,}; ask for fewer"
+            raise ApiError(message, place)
         if self.texts + texts > most:
             self.metrics.refuse("texts")
             raise busy(f"server at capacity ({self.texts:,} of {most:,} sequences); try again")
 
-    async def aside(self, work: Callable[[], T]) -> T:
+    async def run_slow(self, work: Callable[[], T]) -> T:
         """Run slow work in a separate thread, one call after the other.
 
         Raises the exceptions of the work, and ApiError if too many calls wait.
         """
-        if self._waiting_aside >= MAX_ASIDE:
+        if self._waiting_slow >= MAX_SLOW:
             self.metrics.refuse("aside")
-            raise busy(f"tokenizer at capacity ({self._waiting_aside} requests wait); try again")
-        self._waiting_aside += 1
+            raise busy(f"tokenizer at capacity ({self._waiting_slow} requests wait); try again")
+        self._waiting_slow += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._aside, work)
+            return await asyncio.get_running_loop().run_in_executor(self._slow, work)
         finally:
-            self._waiting_aside -= 1
+            self._waiting_slow -= 1
 
     def pool_of(self, *values: Any) -> ThreadPoolExecutor:
         """Return the thread pool to tokenize these values, by their size."""
         return self._large if is_large(values, LARGE) else self._pool
 
 
-class KeptResponses:
+class ResponseStore:
     """An LRU cache of responses with their conversations.
 
     most: bound of all in bytes of JSON; 0 to store none
     """
 
     def __init__(self, most: int) -> None:
-        self._most = most
-        self._found: OrderedDict[str, tuple[bytes, bytes]] = OrderedDict()
+        self._max_bytes = most
+        self._entries: OrderedDict[str, tuple[bytes, bytes]] = OrderedDict()
         self._bytes = 0
         self._lock = Lock()
 
-    def keep(self, response: dict[str, Any], conversation: list[dict[str, Any]], longest: int) -> bool:
+    def store(self, response: dict[str, Any], conversation: list[dict[str, Any]], longest: int) -> bool:
         """Store a response. Return False if it or its conversation is too large.
 
         conversation: earlier conversation, input and output, as input items
         longest: size limit of a conversation in bytes, that of a body, since a continued request contains it
         """
-        made = json.dumps(response).encode(), json.dumps(conversation).encode()
-        if _size(made) > self._most or len(made[1]) > longest:
+        entry = json.dumps(response).encode(), json.dumps(conversation).encode()
+        if _size(entry) > self._max_bytes or len(entry[1]) > longest:
             return False
         with self._lock:
-            self._found[response["id"]] = made
-            self._bytes += _size(made)
-            while self._bytes > self._most:
-                _, gone = self._found.popitem(last=False)
-                self._bytes -= _size(gone)
+            self._entries[response["id"]] = entry
+            self._bytes += _size(entry)
+            while self._bytes > self._max_bytes:
+                _, evicted = self._entries.popitem(last=False)
+                self._bytes -= _size(evicted)
         return True
 
     def response(self, key: str) -> dict[str, Any]:
         """Return a stored response. Raises ApiError."""
-        return json.loads(self._of(key, ())[0])
+        return json.loads(self._entry(key, ())[0])
 
     def conversation(self, key: str) -> bytes:
         """Return the conversation up to and including a response, as JSON. Raises ApiError."""
-        return self._of(key, ("previous_response_id",))[1]
+        return self._entry(key, ("previous_response_id",))[1]
 
     def forget(self, key: str) -> None:
         """Remove a response. Raises ApiError."""
-        self._of(key, ())
+        self._entry(key, ())
         with self._lock:
-            gone = self._found.pop(key, None)
-            self._bytes -= 0 if gone is None else _size(gone)
+            removed = self._entries.pop(key, None)
+            self._bytes -= 0 if removed is None else _size(removed)
 
-    def _of(self, key: str, place: Place) -> tuple[bytes, bytes]:
+    def _entry(self, key: str, place: Place) -> tuple[bytes, bytes]:
         with self._lock:
-            found = self._found.get(key)
-            if found is not None:
-                self._found.move_to_end(key)
-                return found
-        why = (
-            f"the server keeps the {self._most:,} bytes of most recently used responses, until it stops"
-            if self._most
+            entry = self._entries.get(key)
+            if entry is not None:
+                self._entries.move_to_end(key)
+                return entry
+        reason = (
+            f"the server keeps the {self._max_bytes:,} bytes of most recently used responses, until it stops"
+            if self._max_bytes
             else "the server keeps no responses (--kept-responses)"
         )
-        instead = "; send the whole conversation as input" if place else ""
-        said = f"there is no response {key[:80]!r}: {why}{instead}"
-        raise ApiError(said, place, status=400 if place else 404, code="previous_response_not_found")
+        advice = "; send the whole conversation as input" if place else ""
+        message = f"there is no response {key[:80]!r}: {reason}{advice}"
+        raise ApiError(message, place, status=400 if place else 404, code="previous_response_not_found")
 
 
-def _size(made: tuple[bytes, bytes]) -> int:
-    return sum(map(len, made)) + 256
+def _size(entry: tuple[bytes, bytes]) -> int:
+    return sum(map(len, entry)) + 256

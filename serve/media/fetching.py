@@ -25,7 +25,7 @@ from ...checks import check_int, check_positive
 Address = IPv4Address | IPv6Address
 _PORTS = {"http": 80, "https": 443}
 _UNICAST = IPv6Network("2000::/3")
-_OTHERS = [*map(IPv4Network, ("168.63.129.16/32", "192.0.0.0/24", "192.88.99.0/24"))]
+_SPECIAL = [*map(IPv4Network, ("168.63.129.16/32", "192.0.0.0/24", "192.88.99.0/24"))]
 """Special addresses that look public: metadata services of clouds, and relays."""
 _REDIRECTS = (301, 302, 303, 307, 308)
 _TYPE = re.compile(r"(image|audio)/[\w.+-]+|(?:application|binary)/octet-stream", re.ASCII)
@@ -45,7 +45,7 @@ def is_public(address: Address, port: int) -> bool:
     if port < 1024 and port not in _PORTS.values():
         return False
     if isinstance(address, IPv4Address):
-        return address.is_global and not address.is_multicast and not any(address in each for each in _OTHERS)
+        return address.is_global and not address.is_multicast and not any(address in each for each in _SPECIAL)
     return address in _UNICAST and address.is_global and address.sixtofour is None and address.teredo is None
 
 
@@ -124,10 +124,10 @@ class MediaFetcher:
         try:
             async with asyncio.timeout(self.seconds):
                 for _ in range(self.redirects + 1):
-                    found = await self._asked(_Location.of(url), kind, most, pool)
-                    if isinstance(found, bytes):
-                        return found
-                    url = urljoin(url, found)
+                    result = await self._request(_Location.of(url), kind, most, pool)
+                    if isinstance(result, bytes):
+                        return result
+                    url = urljoin(url, result)
         except TimeoutError:
             raise FetchError(f"took more than {self.seconds:g} seconds to fetch") from None
         except ssl.SSLError:
@@ -142,9 +142,9 @@ class MediaFetcher:
     def _context(self) -> ssl.SSLContext:
         return self.tls()
 
-    async def _asked(self, target: _Location, kind: str, most: int, pool: Executor) -> bytes | str:
+    async def _request(self, target: _Location, kind: str, most: int, pool: Executor) -> bytes | str:
         """Request a file. Return it, or the target of a redirect. Raises FetchError, OSError, and as `_answer`."""
-        reader, writer = await self._connected(target, await self._addresses(target, pool))
+        reader, writer = await self._connect(target, await self._addresses(target, pool))
         try:
             return await _answer(target, kind, reader, writer, most)
         finally:
@@ -153,20 +153,20 @@ class MediaFetcher:
     async def _addresses(self, target: _Location, pool: Executor) -> list[Address]:
         """Return the addresses of a host after checking all. Raises FetchError, OSError."""
         if target.literal is not None:
-            found = [target.literal]
+            addresses = [target.literal]
         else:
             loop = asyncio.get_running_loop()
-            found = [*map(ip_address, await loop.run_in_executor(pool, self.resolve, target.host, target.port))]
-        if not all(self.allows(each, target.port) for each in found):
+            addresses = [*map(ip_address, await loop.run_in_executor(pool, self.resolve, target.host, target.port))]
+        if not all(self.allows(each, target.port) for each in addresses):
             raise FetchError("has an address in a private network or at a port that this server does not fetch from")
-        return found
+        return addresses
 
-    async def _connected(
+    async def _connect(
         self, target: _Location, addresses: Sequence[Address]
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to the first address that accepts. Raises OSError."""
-        is_safe = target.scheme == "https"
-        options: dict[str, Any] = {"ssl": self._context, "server_hostname": target.host} if is_safe else {}
+        is_https = target.scheme == "https"
+        options: dict[str, Any] = {"ssl": self._context, "server_hostname": target.host} if is_https else {}
         failed = OSError("the host has no address")
         for address in addresses:
             try:

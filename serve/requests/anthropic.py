@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, Tag, model_validator
 
 from ..errors import ApiError, Names, param_of
-from .chat import ChatRequest, check_alone, content_of, image_part, translated
+from .chat import ChatRequest, check_alone, content_of, image_part, translate
 from .fields import ConstraintFields, EchoBase, RandomFields, RequestBase, Schema, Tokens, by_type, tag_of
 
 Cached = dict[str, Any] | None
@@ -96,7 +96,7 @@ class ToolResultBlock(EchoBase):
     cache_control: Cached = None
 
     @property
-    def told(self) -> str | list[dict[str, Any]]:
+    def message_content(self) -> str | list[dict[str, Any]]:
         """The text for the model, or message parts if there are images."""
         content = _content(self.content)
         if not self.is_error or not content:
@@ -125,32 +125,32 @@ class MessageTurn(RequestBase, title="MessagesTurn"):
     def messages(self, place: tuple[str | int, ...]) -> list[dict[str, Any]]:
         """Return the turn as messages of a chat. Results of calls become separate messages. Raises ApiError."""
         blocks = [TextBlock(text=self.content)] if isinstance(self.content, str) else self.content
-        strange = (ThinkingBlock, ToolUseBlock) if self.role == "user" else (ToolResultBlock, ImageBlock)
+        misplaced = (ThinkingBlock, ToolUseBlock) if self.role == "user" else (ToolResultBlock, ImageBlock)
         for number, block in enumerate(blocks):
-            if isinstance(block, strange):
+            if isinstance(block, misplaced):
                 where = (*place, "content", number)
                 raise ApiError(
                     f"{param_of(where)}: a message of the role {self.role} cannot have blocks of type {block.type}",
                     where,
                 )
         if self.role == "user":
-            found = [
-                {"role": "tool", "tool_call_id": each.tool_use_id, "content": each.told}
+            results = [
+                {"role": "tool", "tool_call_id": each.tool_use_id, "content": each.message_content}
                 for each in blocks
                 if isinstance(each, ToolResultBlock)
             ]
-            own = [each for each in blocks if isinstance(each, TextBlock | ImageBlock)]
-            return [*found, {"role": "user", "content": _content(own)}] if own or not found else found
+            rest = [each for each in blocks if isinstance(each, TextBlock | ImageBlock)]
+            return [*results, {"role": "user", "content": _content(rest)}] if rest or not results else results
         calls = [each for each in blocks if isinstance(each, ToolUseBlock)]
         texts = [each.text for each in blocks if isinstance(each, TextBlock)]
-        said: dict[str, Any] = {"role": "assistant", "content": "".join(texts)}
+        message: dict[str, Any] = {"role": "assistant", "content": "".join(texts)}
         if thought := "".join(each.thinking for each in blocks if isinstance(each, ThinkingBlock)):
-            said["reasoning_content"] = thought
+            message["reasoning_content"] = thought
         if calls:
-            said["tool_calls"] = [
+            message["tool_calls"] = [
                 {"id": each.id, "function": {"name": each.name, "arguments": json.dumps(each.input)}} for each in calls
             ]
-        return [said]
+        return [message]
 
 
 def _content(content: str | Sequence[TextBlock | ImageBlock] | None) -> str | list[dict[str, Any]]:
@@ -233,31 +233,31 @@ class MessagesRequest(RandomFields, ConstraintFields, title="Messages"):
         turns = [
             message for number, turn in enumerate(self.messages) for message in turn.messages(("messages", number))
         ]
-        said = self.constraint_fields() | self.given
-        said |= {
+        fields = self.constraint_fields() | self.sample_options
+        fields |= {
             "model": self.model,
             "stream": self.stream,
             "max_tokens": self.max_tokens,
             "messages": [*system, *turns],
             "stop": self.stop_sequences or None,
-            "tools": [_nested(each) for each in self.tools or ()] or None,
-            "tool_choice": None if self.tool_choice is None else _choice(self.tool_choice),
+            "tools": [_chat_tool(each) for each in self.tools or ()] or None,
+            "tool_choice": None if self.tool_choice is None else _chat_choice(self.tool_choice),
             "reasoning": self._reasoning(),
         }
         if turns[-1]["role"] == "assistant" and "tool_calls" not in turns[-1]:
-            said["continue_final_message"] = True
+            fields["continue_final_message"] = True
         if self.tools and self.tool_choice is not None and self.tool_choice.disable_parallel_tool_use:
-            said["parallel_tool_calls"] = False
+            fields["parallel_tool_calls"] = False
         inner = None if self.output_config is None else self.output_config.format
         form = self.output_format or inner
         if form is not None:
             name = "output_config" if self.output_format is None else "output_format"
             if self.output_format is not None:
                 check_alone(name, "output_config.format", inner)
-            check_alone(name, "response_format", said.get("response_format"))
+            check_alone(name, "response_format", fields.get("response_format"))
             schema = {"name": "answer", "schema": form.schema_}
-            said["response_format"] = {"type": "json_schema", "json_schema": schema}
-        return translated(said, ChatRequest)
+            fields["response_format"] = {"type": "json_schema", "json_schema": schema}
+        return translate(fields, ChatRequest)
 
     @property
     def names(self) -> Names:
@@ -277,20 +277,20 @@ class MessagesRequest(RandomFields, ConstraintFields, title="Messages"):
 
     def _reasoning(self) -> dict[str, Any] | None:
         effort = None if self.output_config is None else self.output_config.effort
-        said: dict[str, Any] = {} if effort is None else {"effort": effort}
+        fields: dict[str, Any] = {} if effort is None else {"effort": effort}
         if self.thinking is not None and self.thinking.type == "disabled":
-            said["enabled"] = False
+            fields["enabled"] = False
         elif self.thinking is not None and self.thinking.budget_tokens is not None:
-            said["max_tokens"] = self.thinking.budget_tokens
-        return said or None
+            fields["max_tokens"] = self.thinking.budget_tokens
+        return fields or None
 
 
-def _nested(tool: MessagesTool) -> dict[str, Any]:
-    said: dict[str, Any] = {"name": tool.name, "parameters": tool.input_schema}
-    return {"type": "function", "function": said | ({"description": tool.description} if tool.description else {})}
+def _chat_tool(tool: MessagesTool) -> dict[str, Any]:
+    function: dict[str, Any] = {"name": tool.name, "parameters": tool.input_schema}
+    return {"type": "function", "function": function | ({"description": tool.description} if tool.description else {})}
 
 
-def _choice(choice: MessagesToolChoice) -> Any:
+def _chat_choice(choice: MessagesToolChoice) -> Any:
     if choice.type == "tool":
         return {"type": "function", "function": {"name": choice.name or ""}}
     return "required" if choice.type == "any" else choice.type

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import Field, Tag, ValidationError, ValidationInfo, field_validator, model_validator
 
 from ...engine.prompts.arguments import Prompt
-from ..bodies import loaded_text, refusal
+from ..bodies import parse_json_text, refusal
 from ..errors import ApiError, Names, Place
 from .fields import MAX_TOKENS, EchoBase, Ids, RequestBase, TextRequest, Tokens, by_type, tag_of
 
@@ -204,21 +204,21 @@ class ChatMessage(EchoBase, title="Message"):
     def plain(self, place: tuple[str | int, ...]) -> dict[str, Any]:
         """Return the message for templates: `developer` as `system`, arguments of calls as values. Raises ApiError."""
         role = {"developer": "system", "function": "tool"}.get(self.role, self.role)
-        found: dict[str, Any] = {"role": role, "content": self._content(place)}
+        message: dict[str, Any] = {"role": role, "content": self._content(place)}
         for name in ("name", "tool_call_id", "reasoning_content"):
             if getattr(self, name) is not None:
-                found[name] = getattr(self, name)
+                message[name] = getattr(self, name)
         if self.role == "function":  # it answers the last call of its name
-            found["tool_call_id"] = self.name
+            message["tool_call_id"] = self.name
         if self.tool_calls:
-            found["tool_calls"] = [
-                _called(call.id, call.function, (*place, "tool_calls", number, "function", "arguments"))
+            message["tool_calls"] = [
+                _plain_call(call.id, call.function, (*place, "tool_calls", number, "function", "arguments"))
                 for number, call in enumerate(self.tool_calls)
             ]
         elif self.function_call is not None:
             legacy = self.function_call
-            found["tool_calls"] = [_called(legacy.name, legacy, (*place, "function_call", "arguments"))]
-        return found
+            message["tool_calls"] = [_plain_call(legacy.name, legacy, (*place, "function_call", "arguments"))]
+        return message
 
 
 def check_alone(name: str, other: str, value: Any) -> None:
@@ -227,27 +227,27 @@ def check_alone(name: str, other: str, value: Any) -> None:
         raise ApiError(f"{name} and {other} exclude each other: an answer has one format", (name,))
 
 
-def translated(said: dict[str, Any], shape: type[R]) -> R:
+def translate(fields: dict[str, Any], shape: type[R]) -> R:
     """Build our request from fields of another API, without those that are None. Raises ApiError."""
-    given = {name: value for name, value in said.items() if value is not None}
+    present = {name: value for name, value in fields.items() if value is not None}
     try:
-        return shape.model_validate(given)
+        return shape.model_validate(present)
     except ValidationError as error:
-        raise refusal(error, given, shape) from None
+        raise refusal(error, present, shape) from None
 
 
-def _called(key: str, function: CalledFunction | LegacyCall, place: tuple[str | int, ...]) -> dict[str, Any]:
+def _plain_call(key: str, function: CalledFunction | LegacyCall, place: tuple[str | int, ...]) -> dict[str, Any]:
     """Return a call for templates, which serialize arguments themselves. Raises ApiError for invalid JSON."""
-    arguments = loaded_text(function.arguments or "{}", place)
+    arguments = parse_json_text(function.arguments or "{}", place)
     return {"id": key, "type": "function", "function": {"name": function.name, "arguments": arguments}}
 
 
 def _with_parameters(tool: dict[str, Any]) -> dict[str, Any]:
     """Add empty parameters to a function without any, and drop null fields, which templates do not expect."""
     inner = tool.get("function", tool)
-    said = {name: value for name, value in inner.items() if value is not None}
-    said.setdefault("parameters", {"type": "object", "properties": {}})
-    return {**tool, "function": said} if "function" in tool else said
+    function = {name: value for name, value in inner.items() if value is not None}
+    function.setdefault("parameters", {"type": "object", "properties": {}})
+    return {**tool, "function": function} if "function" in tool else function
 
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
@@ -294,7 +294,7 @@ class ChatRequest(TextRequest, title="Chat"):
     continue_final_message: bool | None = None
 
     @model_validator(mode="after")
-    def _agrees(self) -> Self:
+    def _check_conflicts(self) -> Self:
         """Check fields that contradict each other."""
         if self.functions is not None and self.tools is not None:
             raise ValueError("functions are the older form of tools; leave functions out")
@@ -338,25 +338,25 @@ class ChatRequest(TextRequest, title="Chat"):
     @property
     def effort(self) -> str | None:
         """The requested amount of thinking. Raises ApiError if two fields differ."""
-        said = {self.reasoning_effort, None if self.reasoning is None else self.reasoning.effort} - {None}
-        if len(said) > 1:
+        efforts = {self.reasoning_effort, None if self.reasoning is None else self.reasoning.effort} - {None}
+        if len(efforts) > 1:
             raise ApiError("reasoning_effort and reasoning.effort differ; give one of them", ("reasoning_effort",))
-        return next(iter(said), None)
+        return next(iter(efforts), None)
 
     @property
     def template_options(self) -> dict[str, Any]:
         """Template variables besides messages and tools. Raises ApiError."""
-        said: dict[str, Any] = {} if self.effort in (None, "none") else {"reasoning_effort": self.effort}
+        options: dict[str, Any] = {} if self.effort in (None, "none") else {"reasoning_effort": self.effort}
         if self.continue_final_message:
-            said["continue_final_message"] = True
-        return said | (self.chat_template_kwargs or {})
+            options["continue_final_message"] = True
+        return options | (self.chat_template_kwargs or {})
 
     def options(self) -> dict[str, Any]:
         """Return the engine's options except for the search, by name."""
         return super().options() | {"chat_template_kwargs": self.template_options}
 
     @property
-    def thought(self) -> tuple[Thinking, int | None]:
+    def thinking_options(self) -> tuple[Thinking, int | None]:
         """The thinking mode, and the bound of its tokens, if requested. Raises ApiError."""
         ours, reasoning, effort = self.trellm, self.reasoning, self.effort
         thinking, budget = ours.thinking, ours.thinking_budget
@@ -386,10 +386,10 @@ class ChatRequest(TextRequest, title="Chat"):
     @property
     def budget(self) -> int | None:
         """The requested budget of an answer. Raises ApiError if two fields differ."""
-        given = {self.max_tokens, self.max_completion_tokens} - {None}
-        if len(given) > 1:
+        budgets = {self.max_tokens, self.max_completion_tokens} - {None}
+        if len(budgets) > 1:
             raise ApiError("max_tokens and max_completion_tokens differ; give one of them", ("max_tokens",))
-        return next(iter(given), None)
+        return next(iter(budgets), None)
 
     @property
     def budget_field(self) -> str:
@@ -417,7 +417,7 @@ class CompletionRequest(TextRequest, title="Completion"):
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
 
     @model_validator(mode="after")
-    def _can_be_told(self) -> Self:
+    def _check_echo_and_best_of(self) -> Self:
         """Check echo and best_of."""
         if self.has_echoed_scores and self.stream:
             raise ValueError("echo with logprobs cannot be streamed; leave out stream")
@@ -435,7 +435,7 @@ class CompletionRequest(TextRequest, title="Completion"):
         return self.best_of or super().texts
 
     @property
-    def told(self) -> int | None:
+    def returned_texts(self) -> int | None:
         """Number of texts returned for a prompt, the most probable ones; None for all."""
         return super().texts if self.texts > super().texts else None
 
@@ -447,8 +447,8 @@ class CompletionRequest(TextRequest, title="Completion"):
     @property
     def prompt_scores(self) -> int | bool | None:
         """Requested log-probabilities of the prompt, the larger number of both fields."""
-        asked = {self.prompt_logprobs, self.logprobs if self.echo else None} - {None}
-        return max(filter(None, asked), default=True) if asked else None
+        numbers = {self.prompt_logprobs, self.logprobs if self.echo else None} - {None}
+        return max(filter(None, numbers), default=True) if numbers else None
 
     @property
     def prompts(self) -> list[Prompt]:
@@ -463,8 +463,8 @@ class CompletionRequest(TextRequest, title="Completion"):
     def budget(self) -> int | None:
         """The requested budget of a text; without one as for chats, unlike OpenAI's 16. Raises ApiError."""
         if self.max_tokens == 0 and self.prompt_scores is None:
-            said = "max_tokens=0 needs prompt_logprobs, or echo with logprobs; otherwise ask for 1 or more"
-            raise ApiError(said, ("max_tokens",))
+            message = "max_tokens=0 needs prompt_logprobs, or echo with logprobs; otherwise ask for 1 or more"
+            raise ApiError(message, ("max_tokens",))
         return self.max_tokens
 
     @property

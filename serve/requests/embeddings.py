@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from ..errors import ApiError, Names
-from .chat import CompletionRequest, translated
+from .chat import CompletionRequest, translate
 from .fields import MAX_TOKENS, Ids, Priority, RequestBase, Salt
 
 
@@ -21,8 +21,8 @@ class ReadingBase(RequestBase):
 
     def read_only(self, model: str, prompts: Any) -> CompletionRequest:
         """Return the prompts as a request for texts. Raises ApiError."""
-        said = {name: getattr(self, name) for name in ReadingBase.model_fields}
-        return translated(said | {"model": model, "prompt": prompts, "temperature": 0}, CompletionRequest)
+        fields = {name: getattr(self, name) for name in ReadingBase.model_fields}
+        return translate(fields | {"model": model, "prompt": prompts, "temperature": 0}, CompletionRequest)
 
 
 class EmbeddingRequest(ReadingBase, title="Embeddings"):
@@ -78,10 +78,10 @@ class RerankRequest(ReadingBase, title="Rerank"):
         """Field names for errors: prompts are documents, except for the last."""
         return (("/prompt", "/documents"),)
 
-    def told(self, error: ApiError) -> ApiError:
+    def rename_query(self, error: ApiError) -> ApiError:
         """Rename the last prompt in an error to the query."""
         number, message = f"prompt {len(self.documents)} ", str(error.error["message"])
         if message.startswith(number):
-            said = "the query " + message.removeprefix(number).replace("the prompt", "it")
-            error.error |= {"message": said, "param": "query", "pointer": "/query"}
+            new_message = "the query " + message.removeprefix(number).replace("the prompt", "it")
+            error.error |= {"message": new_message, "param": "query", "pointer": "/query"}
         return error

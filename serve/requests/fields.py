@@ -26,7 +26,7 @@ from ...engine.search import Beam, Greedy, Sample, Search
 from ...guides.grammar import is_gbnf
 from ...guides.required_content.specs import MAX_PARTS, AllOf, AnyOf, Gap, Goal, Ordered, Phrase, Template, goals_of
 from ...sampling import BEAM_OPTIONS, SAMPLE_OPTIONS
-from ..bodies import loaded_text
+from ..bodies import parse_json_text
 from ..constraints.constraint import ConstraintSpec, Kind
 from ..errors import ApiError, Names, param_of
 
@@ -70,7 +70,7 @@ def by_type(*types: str, usual: str | None = None) -> Discriminator:
     Tags differ from member names, so that the places of errors are unambiguous. usual: type of values without one
     """
 
-    def found(value: Any) -> str | None:
+    def tag(value: Any) -> str | None:
         if isinstance(value, dict):
             kind = cast("dict[str, Any]", value).get("type", usual)
         else:  # a model that is serialized again
@@ -78,8 +78,8 @@ def by_type(*types: str, usual: str | None = None) -> Discriminator:
         return tag_of(kind) if isinstance(kind, str) else None
 
     named = ", ".join(repr(each) for each in types[:-1])
-    said = f"it should be an object whose type is {named} or {types[-1]!r}"
-    return Discriminator(found, custom_error_type="unknown_type", custom_error_message=said)
+    message = f"it should be an object whose type is {named} or {types[-1]!r}"
+    return Discriminator(tag, custom_error_type="unknown_type", custom_error_message=message)
 
 
 def tag_of(kind: str) -> str:
@@ -95,10 +95,10 @@ class EchoBase(RequestBase):
     def _without_nulls(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        said = cast("dict[str, Any]", value)
-        if said.keys() <= cls.model_fields.keys():
-            return said
-        return {name: each for name, each in said.items() if each is not None or name in cls.model_fields}
+        members = cast("dict[str, Any]", value)
+        if members.keys() <= cls.model_fields.keys():
+            return members
+        return {name: each for name, each in members.items() if each is not None or name in cls.model_fields}
 
 
 class HintedBase(RequestBase):
@@ -111,8 +111,8 @@ class HintedBase(RequestBase):
     def _without_hints(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        said = cast("dict[str, Any]", value)
-        return {name: each for name, each in said.items() if name not in cls.HINTS}
+        members = cast("dict[str, Any]", value)
+        return {name: each for name, each in members.items() if name not in cls.HINTS}
 
 
 class StreamOptionsField(RequestBase, title="StreamOptions"):
@@ -152,7 +152,7 @@ class RandomFields(RequestBase):
     min_p: Annotated[float, Field(ge=_MIN_P.least, le=_MIN_P.most)] | None = None
 
     @property
-    def given(self) -> dict[str, Any]:
+    def sample_options(self) -> dict[str, Any]:
         """The given options by name."""
         return {name: value for name in SAMPLE_OPTIONS if (value := getattr(self, name)) is not None}
 
@@ -281,7 +281,7 @@ class SamplingFields(CommonFields, PenaltyFields):
     def search(self, beams: Beams | None) -> Search | Beam:
         """Return the search: sampling at temperature 1 as in OpenAI's API, greedy at 0."""
         if beams is not None:
-            for name, value in self.given.items():
+            for name, value in self.sample_options.items():
                 if name != "temperature" or value > 0:
                     raise ApiError(
                         f"{name} has no effect with trellm.beams, which sample nothing; leave it out", (name,)
@@ -289,9 +289,9 @@ class SamplingFields(CommonFields, PenaltyFields):
             return Beam(beams.width, beams.length_penalty, self.texts, beams.early_stopping, beams.sibling_penalty)
         if self.temperature == 0:
             return Greedy()
-        said = {name: value for name, value in self.given.items() if name != "top_k" or value > 0}
-        said["temperature"] = max(said.get("temperature", 1.0), _TEMPERATURE.least)
-        return Sample(**said, n=self.texts)
+        options = {name: value for name, value in self.sample_options.items() if name != "top_k" or value > 0}
+        options["temperature"] = max(options.get("temperature", 1.0), _TEMPERATURE.least)
+        return Sample(**options, n=self.texts)
 
 
 class Beams(RequestBase):
@@ -377,7 +377,7 @@ GoalField = str | PhraseField | AnyField | AllField | OrderedField | TemplateFie
 Goals = Annotated[list[GoalField], Field(min_length=1, max_length=256, fail_fast=True)]
 
 
-def _bounded(value: Any) -> Any:
+def _check_parts(value: Any) -> Any:
     """Check the number of parts of goals before validation, which takes much longer."""
     left, parts = [value], 0
     while left:
@@ -392,7 +392,7 @@ def _bounded(value: Any) -> Any:
     return value
 
 
-Include = Annotated[list[GoalField], Field(min_length=1, max_length=256, fail_fast=True), BeforeValidator(_bounded)]
+Include = Annotated[list[GoalField], Field(min_length=1, max_length=256, fail_fast=True), BeforeValidator(_check_parts)]
 
 
 def _goal(field: GoalField) -> Goal:
@@ -470,7 +470,7 @@ class StructuredOutputs(RequestBase):
     disable_any_whitespace: bool | None = None
 
     @model_validator(mode="after")
-    def _asks(self) -> Self:
+    def _check_not_empty(self) -> Self:
         """Check that it has a constraint."""
         if not self.json_object and not any(getattr(self, name) is not None for name in _OUTPUTS):
             raise ValueError("it has no constraint; give one, or leave the field out")
@@ -568,16 +568,16 @@ class ConstraintFields(RequestBase):
 
     def constraint(self) -> ConstraintSpec:
         """Return the only constraint of the request, with its goals. Raises ApiError for several, and OptionError."""
-        found = [_spec(*each) for each in self._given() if each[1] is not None]
+        specs = [_spec(*each) for each in self._constraint_values() if each[1] is not None]
         if (extract := self.trellm.extract) is not None:
             options = extract.model_dump(exclude={"context"}, exclude_none=True)
-            found.append(ConstraintSpec.of("extract", extract.context, ("trellm", "extract"), **options))
-        if len(found) > 1:
-            names = " and ".join(str(param_of(each.place)) for each in found)
-            raise ApiError(f"{names} exclude each other: a text has one constraint", found[1].place)
-        asked = found[0] if found else ConstraintSpec()
-        if asked.kind == "json":
-            asked = self._written(asked)
+            specs.append(ConstraintSpec.of("extract", extract.context, ("trellm", "extract"), **options))
+        if len(specs) > 1:
+            names = " and ".join(str(param_of(each.place)) for each in specs)
+            raise ApiError(f"{names} exclude each other: a text has one constraint", specs[1].place)
+        spec = specs[0] if specs else ConstraintSpec()
+        if spec.kind == "json":
+            spec = self._with_spelling(spec)
         elif self.trellm.json_ is not None:
             raise ApiError("trellm.json needs a constraint of JSON, and the request has none", ("trellm", "json"))
         elif self.trellm.describe:
@@ -586,9 +586,9 @@ class ConstraintFields(RequestBase):
             )
         frame = self.trellm.frame
         framed = (frame[0], frame[1]) if isinstance(frame, list) else frame
-        return replace(asked, goals=goals_in(self.trellm.include), frame=framed)
+        return replace(spec, goals=goals_in(self.trellm.include), frame=framed)
 
-    def _given(self) -> list[tuple[str, Any, str]]:
+    def _constraint_values(self) -> list[tuple[str, Any, str]]:
         """Return all constraint fields but `trellm.extract`: kind, value, None if not given, and place."""
         form, outputs = self.response_format, self.structured_outputs or _NO_OUTPUTS
         schema = form.json_schema.schema_ if isinstance(form, SchemaFormat) else None
@@ -611,19 +611,19 @@ class ConstraintFields(RequestBase):
             ("grammar", self.grammar, "grammar"),
             ("gbnf", self.ebnf, "ebnf"),
             ("json", self.json_schema, "json_schema"),
-            ("structural_tag", self.bad_words and _without(self.bad_words), "bad_words"),
+            ("structural_tag", self.bad_words and _excluding(self.bad_words), "bad_words"),
         ]
 
-    def _written(self, asked: ConstraintSpec) -> ConstraintSpec:
+    def _with_spelling(self, spec: ConstraintSpec) -> ConstraintSpec:
         """Return a JSON constraint with the requested spelling."""
-        said = {} if self.trellm.json_ is None else self.trellm.json_.model_dump(exclude_none=True)
+        options = {} if self.trellm.json_ is None else self.trellm.json_.model_dump(exclude_none=True)
         if self.structured_outputs is not None and self.structured_outputs.disable_any_whitespace:
-            said.setdefault("whitespace", "compact")
-        made = ConstraintSpec.of("json", None, asked.place, **said)
-        return replace(made, content=asked.content)
+            options.setdefault("whitespace", "compact")
+        empty = ConstraintSpec.of("json", None, spec.place, **options)
+        return replace(empty, content=spec.content)
 
 
-def _without(words: list[str]) -> dict[str, Any]:
+def _excluding(words: list[str]) -> dict[str, Any]:
     """Return a constraint of free text without some words, vLLM's `bad_words`."""
     return {"type": "structural_tag", "format": {"type": "any_text", "excludes": words}}
 
@@ -634,7 +634,7 @@ def _spec(kind: str, value: Any, place: str) -> ConstraintSpec:
     if kind == "grammar":
         kind = "gbnf" if is_gbnf(value) else "lark"
     elif kind in ("json", "structural_tag") and isinstance(value, str):
-        value = loaded_text(value, steps)
+        value = parse_json_text(value, steps)
     return ConstraintSpec.of(cast("Kind", kind), value, steps)
 
 

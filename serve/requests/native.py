@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from ..errors import Names
-from .chat import CompletionRequest, translated
+from .chat import CompletionRequest, translate
 from .fields import ConstraintFields, HintedBase, Ids, PenaltyFields, RepetitionPenalty, RequestBase, StopStrings
 
 Several = Annotated[list[str], Field(min_length=1, fail_fast=True)]
@@ -19,7 +19,7 @@ def _not_zero(count: int) -> int:
     return count
 
 
-_USUAL = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
+_DEFAULTS = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
 """Defaults of llama.cpp."""
 
 
@@ -56,17 +56,17 @@ class LlamaRequest(HintedBase, PenaltyFields, ConstraintFields, title="LlamaComp
 
     def text(self, name: str) -> CompletionRequest:
         """Translate the body to a request for texts. name: model name if it has none. Raises ApiError."""
-        said: dict[str, Any] = self.constraint_fields() | self.same() | {"model": self.model or name}
-        said |= _USUAL | self.given
-        said["max_tokens"] = self.n_predict if self.n_predict is not None and self.n_predict > 0 else None
-        said["seed"] = None if self.seed == -1 else self.seed
-        said["logprobs"] = self.n_probs or None
+        fields: dict[str, Any] = self.constraint_fields() | self.same() | {"model": self.model or name}
+        fields |= _DEFAULTS | self.sample_options
+        fields["max_tokens"] = self.n_predict if self.n_predict is not None and self.n_predict > 0 else None
+        fields["seed"] = None if self.seed == -1 else self.seed
+        fields["logprobs"] = self.n_probs or None
         if self.logit_bias is not None:
-            several = self.logit_bias.items() if isinstance(self.logit_bias, dict) else self.logit_bias
-            biases = {str(token): bias for token, bias in several}
+            pairs = self.logit_bias.items() if isinstance(self.logit_bias, dict) else self.logit_bias
+            biases = {str(token): bias for token, bias in pairs}
             # False bans a token unless no other is allowed
-            said["logit_bias"] = {token: -100.0 if bias is False else float(bias) for token, bias in biases.items()}
-        return translated(said, CompletionRequest)
+            fields["logit_bias"] = {token: -100.0 if bias is False else float(bias) for token, bias in biases.items()}
+        return translate(fields, CompletionRequest)
 
     @property
     def names(self) -> Names:
@@ -121,7 +121,7 @@ class SglangRequest(RequestBase, title="SglangGenerate"):
     model: str | None = None
 
     @model_validator(mode="after")
-    def _has_a_prompt(self) -> SglangRequest:
+    def _check_prompt(self) -> SglangRequest:
         """Check that it has exactly one of text and input_ids."""
         if (self.text is None) == (self.input_ids is None):
             raise ValueError("give text or input_ids, one of the two")
@@ -136,11 +136,11 @@ class SglangRequest(RequestBase, title="SglangGenerate"):
 
     def texts(self, name: str) -> CompletionRequest:
         """Translate the body to a request for texts. name: model name if it has none. Raises ApiError."""
-        said = self.same() | {"model": self.model or name}
-        said["prompt"] = self.input_ids if self.text is None else self.text
+        fields = self.same() | {"model": self.model or name}
+        fields["prompt"] = self.input_ids if self.text is None else self.text
         if self.sampling_params.structural_tag is not None:
-            said["structured_outputs"] = {"structural_tag": self.sampling_params.structural_tag}
-        return translated(said, CompletionRequest)
+            fields["structured_outputs"] = {"structural_tag": self.sampling_params.structural_tag}
+        return translate(fields, CompletionRequest)
 
     @property
     def names(self) -> Names:

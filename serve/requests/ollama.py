@@ -10,16 +10,16 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from ..errors import ApiError, Names
-from .chat import ChatRequest, CompletionRequest, check_alone, image_part, translated
+from .chat import ChatRequest, CompletionRequest, check_alone, image_part, translate
 from .fields import ConstraintFields, EchoBase, HintedBase, PenaltyFields, RepetitionPenalty, RequestBase
 
 LATEST = ":latest"
-_ENDLESS = 1e9
+_MAX_SECONDS = 1e9
 _UNITS = {"ns": 1e-9, "us": 1e-6, "\u00b5s": 1e-6, "\u03bcs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = re.compile(rf"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)({'|'.join(_UNITS)})")
 Images = Annotated[list[str], Field(max_length=4096, fail_fast=True)] | None
 """Images as base64, placed before a message's text."""
-USUAL = {"temperature": 0.8, "top_k": 40, "top_p": 0.9}
+DEFAULTS = {"temperature": 0.8, "top_k": 40, "top_p": 0.9}
 """Defaults of Ollama."""
 
 
@@ -91,7 +91,7 @@ class OllamaBase(ConstraintFields):
         return self.model.removesuffix(LATEST)
 
     @property
-    def kept_seconds(self) -> float | None:
+    def keep_alive_seconds(self) -> float | None:
         """Seconds without a request after which the model is unloaded; None for never. Raises ApiError."""
         return None if self.keep_alive is None else _seconds(self.keep_alive)
 
@@ -102,29 +102,33 @@ class OllamaBase(ConstraintFields):
         budget = (("/max_tokens", "/options/num_predict"), ("/max_completion_tokens", "/options/num_predict"))
         return (*form, *super().names, *budget, ("/seed", "/options/seed"))
 
-    def _said(self) -> dict[str, Any]:
+    def _common_fields(self) -> dict[str, Any]:
         """Return the shared fields, translated."""
         options = self.options or OllamaOptions()
-        given = {name: value for name, value in self.same().items() if value is not None}
-        said = self.constraint_fields() | USUAL | given
-        said |= {"model": self.named_model, "stream": self.stream}
+        present = {name: value for name, value in self.same().items() if value is not None}
+        fields = self.constraint_fields() | DEFAULTS | present
+        fields |= {"model": self.named_model, "stream": self.stream}
         for name, number in (("max_tokens", options.num_predict), ("seed", options.seed)):
-            said[name] = number if number is not None and number >= 0 else None
+            fields[name] = number if number is not None and number >= 0 else None
         if self.format:
-            check_alone("format", "response_format", said.get("response_format"))
+            check_alone("format", "response_format", fields.get("response_format"))
         if self.format == "json":
-            said["response_format"] = {"type": "json_object"}
+            fields["response_format"] = {"type": "json_object"}
         elif isinstance(self.format, dict):
-            said["response_format"] = {"type": "json_object", "schema": self.format}
-        return said
+            fields["response_format"] = {"type": "json_object", "schema": self.format}
+        return fields
 
     def _chat(self, messages: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        said = self._said() | {"messages": list(messages), "logprobs": self.logprobs, "top_logprobs": self.top_logprobs}
+        fields = self._common_fields() | {
+            "messages": list(messages),
+            "logprobs": self.logprobs,
+            "top_logprobs": self.top_logprobs,
+        }
         if self.think is False:
-            said["reasoning"] = {"enabled": False}
+            fields["reasoning"] = {"enabled": False}
         elif isinstance(self.think, str):
-            said["reasoning"] = {"effort": self.think}
-        return said
+            fields["reasoning"] = {"effort": self.think}
+        return fields
 
 
 class OllamaChat(OllamaBase):
@@ -140,32 +144,32 @@ class OllamaChat(OllamaBase):
 
     def chat(self) -> ChatRequest:
         """Translate the body to a chat. Raises ApiError."""
-        return translated(self._chat(self._messages()) | {"tools": self.tools or None}, ChatRequest)
+        return translate(self._chat(self._messages()) | {"tools": self.tools or None}, ChatRequest)
 
     def _messages(self) -> list[dict[str, Any]]:
         """Return messages whose calls have ids. A result without an id belongs to the first open call of its name."""
-        found: list[dict[str, Any]] = []
+        messages: list[dict[str, Any]] = []
         open_calls: list[tuple[str, str]] = []
         for number, message in enumerate(self.messages or ()):
-            said: dict[str, Any] = {"role": message.role, "content": _content(message.content, message.images)}
+            fields: dict[str, Any] = {"role": message.role, "content": _content(message.content, message.images)}
             if message.thinking:
-                said["reasoning_content"] = message.thinking
+                fields["reasoning_content"] = message.thinking
             if message.tool_calls:
-                several = [(each.id or f"call_{number}_{at}", each) for at, each in enumerate(message.tool_calls)]
-                open_calls = [(key, each.function.name) for key, each in several]
-                said["tool_calls"] = [
+                calls = [(each.id or f"call_{number}_{at}", each) for at, each in enumerate(message.tool_calls)]
+                open_calls = [(key, each.function.name) for key, each in calls]
+                fields["tool_calls"] = [
                     {
                         "id": key,
                         "function": {"name": each.function.name, "arguments": json.dumps(each.function.arguments)},
                     }
-                    for key, each in several
+                    for key, each in calls
                 ]
             if message.role == "tool":
                 likely = [each for each in open_calls if message.tool_name in (None, each[1])] or open_calls
-                said["tool_call_id"] = message.tool_call_id or (likely[0][0] if likely else f"call_{number}")
-                open_calls = [each for each in open_calls if each[0] != said["tool_call_id"]]
-            found.append(said)
-        return found
+                fields["tool_call_id"] = message.tool_call_id or (likely[0][0] if likely else f"call_{number}")
+                open_calls = [each for each in open_calls if each[0] != fields["tool_call_id"]]
+            messages.append(fields)
+        return messages
 
 
 class OllamaGenerate(OllamaBase):
@@ -192,26 +196,26 @@ class OllamaGenerate(OllamaBase):
     def chat(self) -> ChatRequest:
         """Translate the body to a chat. Raises ApiError."""
         system = [{"role": "system", "content": self.system}] if self.system else []
-        asked = {"role": "user", "content": _content(self.prompt, self.images)}
-        return translated(self._chat([*system, asked]), ChatRequest)
+        message = {"role": "user", "content": _content(self.prompt, self.images)}
+        return translate(self._chat([*system, message]), ChatRequest)
 
     def text(self) -> CompletionRequest:
         """Translate the body to a request for texts. Raises ApiError."""
         for name in ("system", "images", "think", "logprobs", "top_logprobs"):
             if getattr(self, name):
                 raise ApiError(f"{name} needs a prompt in the chat template; leave raw out", (name,))
-        return translated(self._said() | {"prompt": self.prompt}, CompletionRequest)
+        return translate(self._common_fields() | {"prompt": self.prompt}, CompletionRequest)
 
 
-def _seconds(given: str | float) -> float | None:
+def _seconds(duration: str | float) -> float | None:
     """Return the seconds of a number, or of a duration in Go's notation; None if negative or longer than decades."""
-    if isinstance(given, str):
-        if not re.fullmatch(rf"[+-]?(?:0|(?:{_PART.pattern})+)", given):
-            said = f'keep_alive={given[:80]!r}: expected seconds, or a duration such as "5m" or "1h30m"'
-            raise ApiError(said, ("keep_alive",))
-        sign = -1 if given.startswith("-") else 1
-        given = sign * sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(given))
-    return float(given) if 0 <= given < _ENDLESS else None
+    if isinstance(duration, str):
+        if not re.fullmatch(rf"[+-]?(?:0|(?:{_PART.pattern})+)", duration):
+            message = f'keep_alive={duration[:80]!r}: expected seconds, or a duration such as "5m" or "1h30m"'
+            raise ApiError(message, ("keep_alive",))
+        sign = -1 if duration.startswith("-") else 1
+        duration = sign * sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(duration))
+    return float(duration) if 0 <= duration < _MAX_SECONDS else None
 
 
 def _content(text: str, images: list[str] | None) -> str | list[dict[str, Any]]:

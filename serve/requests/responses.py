@@ -9,7 +9,7 @@ from pydantic import Field, Tag, TypeAdapter
 
 from ..bodies import check_finite
 from ..errors import ApiError, Names
-from .chat import AudioPart, ChatRequest, CompletionRequest, Detail, Reasoning, content_of, image_part, translated
+from .chat import AudioPart, ChatRequest, CompletionRequest, Detail, Reasoning, content_of, image_part, translate
 from .fields import (
     CommonFields,
     EchoBase,
@@ -112,17 +112,17 @@ Item = Annotated[
 
 
 _ITEMS: TypeAdapter[list[Item]] = TypeAdapter(list[Item])
-_UNREAD = {"id", "status", "parsed_arguments", "phase"}
-_READ = {"type", "text", "image_url", "input_audio"}
+_UNREAD_FIELDS = {"id", "status", "parsed_arguments", "phase"}
+_READ_FIELDS = {"type", "text", "image_url", "input_audio"}
 
 
-def _kept(item: Item) -> dict[str, Any]:
+def _input_item(item: Item) -> dict[str, Any]:
     """Return an item without the fields that a model does not read."""
-    found = item.model_dump(exclude_none=True, exclude=_UNREAD)
+    fields = item.model_dump(exclude_none=True, exclude=_UNREAD_FIELDS)
     for name in ("content", "output"):
-        if isinstance(found.get(name), list):
-            found[name] = [{key: part[key] for key in part.keys() & _READ} for part in found[name]]
-    return found
+        if isinstance(fields.get(name), list):
+            fields[name] = [{key: part[key] for key in part.keys() & _READ_FIELDS} for part in fields[name]]
+    return fields
 
 
 class ResponseTextFormat(RequestBase, title="Format"):
@@ -206,91 +206,91 @@ class ResponsesRequest(CommonFields, title="Responses"):
         """Translate the body to a chat. before: items of the continued conversation. Raises ApiError."""
         echoed = self.model_dump(by_alias=True, include={"tools", "text"}, exclude_none=True)
         check_finite(echoed, ())
-        said = self.same() | {
+        fields = self.same() | {
             "messages": self._messages(_ITEMS.validate_python(before)),
             "response_format": self._format(),
-            "tools": None if self.tools is None else [_nested(tool) for tool in self.tools],
+            "tools": None if self.tools is None else [_chat_tool(tool) for tool in self.tools],
         }
         if self.tools:  # chats refuse it without tools, but responses always send it
-            said["parallel_tool_calls"] = self.parallel_tool_calls
+            fields["parallel_tool_calls"] = self.parallel_tool_calls
         for name in ("structured_outputs", "reasoning", "trellm"):
             field = getattr(self, name)
-            said[name] = None if field is None else field.model_dump(by_alias=True, exclude_none=True)
-        return translated(said, ChatRequest)
+            fields[name] = None if field is None else field.model_dump(by_alias=True, exclude_none=True)
+        return translate(fields, ChatRequest)
 
     def conversation(self, output: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return input and output as input items, without fields that a model does not read."""
-        return [_kept(item) for item in [*self._items(), *_ITEMS.validate_python(output)]]
+        return [_input_item(item) for item in [*self._items(), *_ITEMS.validate_python(output)]]
 
     def _items(self) -> list[Item]:
         return [MessageItem(role="user", content=self.input)] if isinstance(self.input, str) else self.input
 
     def _messages(self, before: list[Item]) -> list[dict[str, Any]]:
         first = [] if self.instructions is None else [{"role": "system", "content": self.instructions}]
-        found: list[dict[str, Any]] = []
+        messages: list[dict[str, Any]] = []
         for item in [*before, *self._items()]:
             if isinstance(item, OutputItem):
-                found.append({"role": "tool", "tool_call_id": item.call_id, "content": _content(item.output)})
+                messages.append({"role": "tool", "tool_call_id": item.call_id, "content": _content(item.output)})
             elif isinstance(item, MessageItem) and item.role != "assistant":
-                found.append({"role": item.role, "content": _content(item.content)})
+                messages.append({"role": item.role, "content": _content(item.content)})
             else:
-                _answer(found, item)
-        return [*first, *found]
+                _add_answer(messages, item)
+        return [*first, *messages]
 
     def _format(self) -> dict[str, Any] | None:
-        asked = None if self.text is None else self.text.format
-        if asked is None:
+        form = None if self.text is None else self.text.format
+        if form is None:
             return None
-        if asked.type != "json_schema" and (asked.schema_ is not None or asked.name is not None):
-            name = "schema" if asked.schema_ is not None else "name"
+        if form.type != "json_schema" and (form.schema_ is not None or form.name is not None):
+            name = "schema" if form.schema_ is not None else "name"
             raise ApiError(f"text.format.{name} needs the type json_schema", ("text", "format", name))
-        if asked.type == "text":
+        if form.type == "text":
             return None
-        if asked.type == "json_object":
+        if form.type == "json_object":
             return {"type": "json_object"}
-        if asked.schema_ is None or asked.name is None:
+        if form.schema_ is None or form.name is None:
             raise ApiError(
                 "a format of type json_schema needs name and schema", ("text", "format"), code="invalid_value"
             )
-        return {"type": "json_schema", "json_schema": {"name": asked.name, "schema": asked.schema_}}
+        return {"type": "json_schema", "json_schema": {"name": form.name, "schema": form.schema_}}
 
 
 def _content(content: str | list[InputPart | InputImage | AudioPart]) -> str | list[dict[str, Any]]:
     """Return joined text, or ordered parts if there are images or audio."""
     if isinstance(content, str):
         return content
-    found: list[str | dict[str, Any]] = []
+    parts: list[str | dict[str, Any]] = []
     for part in content:
         if isinstance(part, InputImage):
-            found.append(image_part(part.image_url))
+            parts.append(image_part(part.image_url))
         else:
-            found.append(part.model_dump(exclude_none=True) if isinstance(part, AudioPart) else part.text)
-    return content_of(found)
+            parts.append(part.model_dump(exclude_none=True) if isinstance(part, AudioPart) else part.text)
+    return content_of(parts)
 
 
-def _answer(found: list[dict[str, Any]], item: MessageItem | CallItem | ReasoningItem) -> None:
+def _add_answer(messages: list[dict[str, Any]], item: MessageItem | CallItem | ReasoningItem) -> None:
     """Add an item of the model to the messages. Thinking, text and calls in this order form one turn."""
-    last = found[-1] if found and found[-1]["role"] == "assistant" else None
-    is_begun = last is not None and not last["content"] and "tool_calls" not in last
+    last = messages[-1] if messages and messages[-1]["role"] == "assistant" else None
+    is_open = last is not None and not last["content"] and "tool_calls" not in last
     if isinstance(item, CallItem):
         call = {"id": item.call_id, "type": "function", "function": {"name": item.name, "arguments": item.arguments}}
         if last is None:
-            found.append({"role": "assistant", "content": "", "tool_calls": [call]})
+            messages.append({"role": "assistant", "content": "", "tool_calls": [call]})
         else:
             last.setdefault("tool_calls", []).append(call)
     elif isinstance(item, MessageItem):
-        if last is not None and is_begun:
+        if last is not None and is_open:
             last["content"] = _content(item.content)
         else:
-            found.append({"role": "assistant", "content": _content(item.content)})
+            messages.append({"role": "assistant", "content": _content(item.content)})
     elif item.content or item.summary:
         thought = "\n".join(part.text for part in item.content or item.summary or ())
-        if last is not None and is_begun and "reasoning_content" in last:
+        if last is not None and is_open and "reasoning_content" in last:
             last["reasoning_content"] = "\n".join((last["reasoning_content"], thought))
         else:
-            found.append({"role": "assistant", "content": "", "reasoning_content": thought})
+            messages.append({"role": "assistant", "content": "", "reasoning_content": thought})
 
 
-def _nested(tool: FunctionTool) -> dict[str, Any]:
+def _chat_tool(tool: FunctionTool) -> dict[str, Any]:
     """Return a tool in the format of chats, which templates support."""
     return {"type": "function", "function": tool.model_dump(exclude={"type"}, exclude_none=True)}

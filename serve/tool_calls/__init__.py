@@ -11,7 +11,7 @@ from .deltas import (
     ReasoningDelta,
 )
 from .formats import FORMATS, NAMES
-from .grammar import is_apart
+from .grammar import is_unembeddable
 from .plan import TAIL, AnswerPlan, Thinking, ThinkingError, ToolCallFormat
 from .reader import AnswerReader
 from .tools import Tool, ToolChoice, ToolError, choice_of, tools_of
@@ -37,6 +37,6 @@ __all__ = [
     "ToolChoice",
     "ToolError",
     "choice_of",
-    "is_apart",
+    "is_unembeddable",
     "tools_of",
 ]

@@ -41,19 +41,19 @@ from .tools import Tool, ToolError
 
 ROOT = "urn:trellm:parameters"
 # Keywords about all arguments together, which cannot be enforced for parameters written one by one.
-TOGETHER = (
+OBJECT_KEYWORDS = (
     *("$ref", "$dynamicRef", "$recursiveRef"),
     *("allOf", "anyOf", "oneOf", "not", "if", "enum", "const", "patternProperties", "propertyNames", "minProperties"),
     *("maxProperties", "dependentRequired", "dependentSchemas", "dependencies", "unevaluatedProperties"),
 )
 # The same for all items of an array.
-ITEMS_TOGETHER = (
+ARRAY_KEYWORDS = (
     *("uniqueItems", "prefixItems", "additionalItems", "unevaluatedItems", "contains", "minContains", "maxContains"),
 )
-DESCRIBING = frozenset({"title", "description", "default", "examples", "deprecated", "$comment"})
-SURROUNDING = frozenset({"$defs", "definitions", "$schema", "$id"})
+ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated", "$comment"})
+DEFINITION_KEYWORDS = frozenset({"$defs", "definitions", "$schema", "$id"})
 _DEFINED = re.compile(r"#/(\$defs|definitions)/([^/~%]+)")
-WRITTEN = Form("schema", Spacing("flexible", 2), "canonical", "plain")
+FORM = Form("schema", Spacing("flexible", 2), "canonical", "plain")
 _SPECIAL = re.compile(r"([\\^$.*+?()\[\]{}|/])")
 
 
@@ -93,24 +93,24 @@ def plain_arguments(
     whitespace: Whitespace = "flexible",
 ) -> CallArguments:
     """Return arguments as parameters written one by one, in the order of the schema or in any. Raises ToolError."""
-    reader = _Values(tool, form, spelling, limits, any_order, whitespace)
-    piece, values = reader.members(tool.parameters, "")
+    builder = _ValueBuilder(tool, form, spelling, limits, any_order, whitespace)
+    piece, values = builder.members(tool.parameters, "")
     return CallArguments(Inner(ComposedGuide(piece, spelling.vocabulary, limits=limits)), values)
 
 
-def _followed(root: dict[str, Any]) -> dict[str, Any]:
+def _resolve_root(root: dict[str, Any]) -> dict[str, Any]:
     """Resolve a schema that is only a reference to one of its definitions. Return other schemas unchanged."""
     found = _DEFINED.fullmatch(str(root.get("$ref")))
     beside = {name: value for name, value in root.items() if name != "$ref"}
-    if found is None or beside.keys() - DESCRIBING - SURROUNDING - {"type"}:
+    if found is None or beside.keys() - ANNOTATIONS - DEFINITION_KEYWORDS - {"type"}:
         return root
     target = root.get(found[1], {}).get(found[2])
-    if not isinstance(target, Mapping) or SURROUNDING & cast("Mapping[str, Any]", target).keys():
+    if not isinstance(target, Mapping) or DEFINITION_KEYWORDS & cast("Mapping[str, Any]", target).keys():
         return root
     return {**cast("Mapping[str, Any]", target), **beside}
 
 
-class _Values:
+class _ValueBuilder:
     """Builds the values of a tool's parameters, including nested ones if the format writes these one by one."""
 
     def __init__(
@@ -123,7 +123,7 @@ class _Values:
         whitespace: Whitespace,
     ) -> None:
         self._whitespace: Whitespace = whitespace
-        self._root = _followed(tool.parameters)
+        self._root = _resolve_root(tool.parameters)
         self._tool, self._spelling = replace(tool, parameters=self._root), spelling
         self._form, self._limits, self._any_order = _with_token(form, spelling), limits, any_order
 
@@ -135,8 +135,8 @@ class _Values:
         items: list[Piece] = []
         for name, inner in properties.items():
             if any(mark in name for mark in (form.behind_name[:1], form.before[:1], "\n")):
-                said = f"the tool-call format writes names without quotes, and cannot express {name!r}"
-                raise ToolError(said, self._at(path, "properties"))
+                message = f"the tool-call format writes names without quotes, and cannot express {name!r}"
+                raise ToolError(message, self._at(path, "properties"))
             within = "additionalProperties"
             if name in schema.get("properties", {}):
                 within = f"properties/{step_of(name)}"
@@ -149,26 +149,26 @@ class _Values:
 
     def _properties(self, schema: Mapping[str, Any], path: str) -> tuple[dict[str, Any], frozenset[str]]:
         """Return the schemas of members by name, and the names of required ones."""
-        self._check_together(schema, TOGETHER, path)
-        given = schema.get("properties", {})
-        if not isinstance(given, Mapping):
+        self._check_keywords(schema, OBJECT_KEYWORDS, path)
+        members = schema.get("properties", {})
+        if not isinstance(members, Mapping):
             raise ToolError("expected an object of schemas", self._at(path, "properties"))
-        wanted = schema.get("required", [])
-        if not isinstance(wanted, list) or not all(isinstance(each, str) for each in cast("list[Any]", wanted)):
+        required = schema.get("required", [])
+        if not isinstance(required, list) or not all(isinstance(each, str) for each in cast("list[Any]", required)):
             raise ToolError("expected a list of names", self._at(path, "required"))
-        properties = dict(cast("Mapping[str, Any]", given))
-        for name in cast("list[str]", wanted):
+        properties = dict(cast("Mapping[str, Any]", members))
+        for name in cast("list[str]", required):
             properties.setdefault(name, schema.get("additionalProperties", True))
-        return properties, frozenset(cast("list[str]", wanted))
+        return properties, frozenset(cast("list[str]", required))
 
-    def _check_together(self, schema: Mapping[str, Any], names: Iterable[str], path: str) -> None:
+    def _check_keywords(self, schema: Mapping[str, Any], names: Iterable[str], path: str) -> None:
         """Raise ToolError for a keyword about all members or items together."""
-        together = next((name for name in names if name in schema), None)
-        if together is not None and self._tool.strict:
+        keyword = next((name for name in names if name in schema), None)
+        if keyword is not None and self._tool.strict:
             raise ToolError(
                 "the tool-call format writes parameters one by one, and cannot enforce a keyword about all of them; "
                 "leave it out, set strict to false, or choose a format that writes arguments as JSON",
-                self._at(path, together),
+                self._at(path, keyword),
             )
 
     def _at(self, *path: str) -> str:
@@ -176,7 +176,7 @@ class _Values:
 
     def _value(self, lead: tuple[str, ...], schema: Any, path: str) -> tuple[ParameterValue, Piece]:
         """Return the spelling of a value, and the piece from its lead to its end."""
-        narrowed = self._alone(schema) or {"$ref": f"{ROOT}#/{_percent(path)}"}
+        narrowed = self._self_contained(schema) or {"$ref": f"{ROOT}#/{_percent(path)}"}
         normal = self._meaning(narrowed, path)
         text, kinds = self._as_text(normal.strings, path), _other_kinds(normal)
         ways: list[Piece] = []
@@ -185,21 +185,21 @@ class _Values:
             kinds = [kind for kind in kinds if kind not in ("array", "object")]
         if text is None and normal.strings:
             kinds.append("string")
-        whole = narrowed if text is None and not self._form.item else {"allOf": [narrowed], "type": kinds}
-        value = ParameterValue(self._json(whole, path) if kinds else None, text)
+        json_schema = narrowed if text is None and not self._form.item else {"allOf": [narrowed], "type": kinds}
+        value = ParameterValue(self._json(json_schema, path) if kinds else None, text)
         ways += self._ways(lead, value, narrowed, kinds, path)
         if not ways:
             raise ToolError("the tool-call format cannot express the values of this schema", self._at(path))
         return value, ways[0] if len(ways) == 1 else OneOf(tuple(ways))
 
-    def _alone(self, schema: Any) -> dict[str, Any] | None:
+    def _self_contained(self, schema: Any) -> dict[str, Any] | None:
         """Return a self-contained schema without annotations, so that equal ones are shared; None if it has
         references."""
-        if not isinstance(schema, Mapping) or _refers(schema):
+        if not isinstance(schema, Mapping) or _has_references(schema):
             return None
-        given = cast("Mapping[str, Any]", schema)
+        members = cast("Mapping[str, Any]", schema)
         dialect = {"$schema": self._root["$schema"]} if "$schema" in self._root else {}
-        return {**{name: value for name, value in given.items() if name not in DESCRIBING}, **dialect}
+        return {**{name: value for name, value in members.items() if name not in ANNOTATIONS}, **dialect}
 
     def _ways(
         self, lead: tuple[str, ...], value: ParameterValue, narrowed: dict[str, Any], kinds: list[str], path: str
@@ -231,20 +231,20 @@ class _Values:
     def _nested(self, lead: tuple[str, ...], schema: Any, path: str, kinds: list[str]) -> Iterator[Piece]:
         """Yield objects and arrays whose members and items are written one by one, if their schemas name them."""
         form = self._form
-        given: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
-        if "$ref" in given:
+        mapping: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
+        if "$ref" in mapping:
             raise ToolError(
                 "the tool-call format writes nested objects and arrays in place, and does not support references",
                 self._at(path),
             )
         end = (Fixed((self._spelling.marker(form.end),)), self._spelling.fixed(form.behind))
-        if "object" in kinds and "properties" in given:
-            members, _ = self.members(given, path)
+        if "object" in kinds and "properties" in mapping:
+            members, _ = self.members(mapping, path)
             yield InOrder((self._head(lead, form.behind_dict), members, *end))
-        if "array" in kinds and isinstance(given.get("items"), Mapping):
-            self._check_together(given, (*TOGETHER, *ITEMS_TOGETHER), path)
-            _, item = self._value((form.item,), given["items"], f"{path}/items")
-            least, most = int(given.get("minItems", 0)), given.get("maxItems")
+        if "array" in kinds and isinstance(mapping.get("items"), Mapping):
+            self._check_keywords(mapping, (*OBJECT_KEYWORDS, *ARRAY_KEYWORDS), path)
+            _, item = self._value((form.item,), mapping["items"], f"{path}/items")
+            least, most = int(mapping.get("minItems", 0)), mapping.get("maxItems")
             items: Piece = EMPTY if most == 0 else Several(item, EMPTY, least or 1, most and int(most))
             yield InOrder((self._head(lead, form.behind_list), items if least else optional(items), *end))
 
@@ -254,11 +254,11 @@ class _Values:
 
     def _meaning(self, schema: dict[str, Any], path: str) -> Normal:
         unenforced = "refuse" if self._tool.strict else "allow"
-        with _placed(self._tool, path):
-            return meaning_of(schema, self._resources(schema), WRITTEN, unenforced, self._limits)
+        with _convert_errors(self._tool, path):
+            return meaning_of(schema, self._resources(schema), FORM, unenforced, self._limits)
 
     def _resources(self, schema: dict[str, Any]) -> dict[str, Any]:
-        return {ROOT: self._root} if _refers(schema) else {}
+        return {ROOT: self._root} if _has_references(schema) else {}
 
     def _as_text(self, cases: tuple[String, ...], path: str) -> Piece | None:
         """Return plain strings; None if there are none, or if a listed one has to be written as JSON."""
@@ -298,12 +298,12 @@ def _json_guide(
     whitespace: Whitespace = "flexible",
 ) -> JSONGuide:
     """Return the guide of a schema. Raises ToolError."""
-    with _placed(tool, path):
+    with _convert_errors(tool, path):
         guide = JSONGuide(
             schema,
             vocabulary,
-            order=WRITTEN.order,
-            spelling=WRITTEN.spelling,
+            order=FORM.order,
+            spelling=FORM.spelling,
             whitespace=whitespace,
             resources=resources,
             unenforced="refuse" if tool.strict else "allow",
@@ -317,7 +317,7 @@ def _json_guide(
 
 
 @contextmanager
-def _placed(tool: Tool, path: str) -> Generator[None]:
+def _convert_errors(tool: Tool, path: str) -> Generator[None]:
     """Convert errors of a schema to ToolErrors with their place. path: path within the parameters, "" to use the
     error's own"""
     try:
@@ -334,8 +334,8 @@ def _placed(tool: Tool, path: str) -> Generator[None]:
 def _without_unique(value: Any) -> Any:
     """Remove `uniqueItems`, which guides inside other text may not support."""
     if isinstance(value, Mapping):
-        given = cast("Mapping[str, Any]", value)
-        return {name: _without_unique(each) for name, each in given.items() if (name, each) != ("uniqueItems", True)}
+        members = cast("Mapping[str, Any]", value)
+        return {name: _without_unique(each) for name, each in members.items() if (name, each) != ("uniqueItems", True)}
     return [_without_unique(each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
@@ -359,12 +359,12 @@ def literal_pattern(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", text)
 
 
-def _refers(value: Any) -> bool:
+def _has_references(value: Any) -> bool:
     """Test whether a schema contains references or their targets."""
     if isinstance(value, Mapping):
-        given = cast("Mapping[str, Any]", value)
-        return any(str(name).startswith("$") or _refers(each) for name, each in given.items())
-    return isinstance(value, list) and any(map(_refers, cast("list[Any]", value)))
+        members = cast("Mapping[str, Any]", value)
+        return any(str(name).startswith("$") or _has_references(each) for name, each in members.items())
+    return isinstance(value, list) and any(map(_has_references, cast("list[Any]", value)))
 
 
 def _percent(path: str) -> str:

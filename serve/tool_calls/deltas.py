@@ -78,20 +78,20 @@ class ParsedMessage:
     stopped: bool = False
 
 
-def joined(deltas: Iterable[Delta]) -> list[Delta]:
+def merge(deltas: Iterable[Delta]) -> list[Delta]:
     """Merge adjacent deltas."""
-    found: list[Delta] = []
+    merged: list[Delta] = []
     for delta in deltas:
-        match found[-1:], delta:
+        match merged[-1:], delta:
             case [ContentDelta(before)], ContentDelta(text):
-                found[-1] = ContentDelta(before + text)
+                merged[-1] = ContentDelta(before + text)
             case [ReasoningDelta(before)], ReasoningDelta(text):
-                found[-1] = ReasoningDelta(before + text)
+                merged[-1] = ReasoningDelta(before + text)
             case [ArgumentsDelta(other, before)], ArgumentsDelta(index, text) if index == other:
-                found[-1] = ArgumentsDelta(index, before + text)
+                merged[-1] = ArgumentsDelta(index, before + text)
             case _:
-                found.append(delta)
-    return found
+                merged.append(delta)
+    return merged
 
 
 def message_of(deltas: Iterable[Delta]) -> ParsedMessage:
@@ -154,6 +154,6 @@ class TextDecoder:
                 return ""
             self.strip = False
         text = self._blanks + text
-        given = text.rstrip(_BLANKS)
-        self._blanks = text[len(given) :]
-        return given
+        stripped = text.rstrip(_BLANKS)
+        self._blanks = text[len(stripped) :]
+        return stripped

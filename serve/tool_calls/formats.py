@@ -25,14 +25,14 @@ class Ident:
     """The id of a call: its pattern, and the texts before and after it, if it has its own.
 
     is_optional: whether it may be omitted, together with these texts
-    written: format of the call's id, with `name` and `id`
+    template: format of the call's id, with `name` and `id`
     """
 
     before: str
     pattern: str
     behind: str = ""
     is_optional: bool = False
-    written: str = "{id}"
+    template: str = "{id}"
 
 
 @dataclass(frozen=True)
@@ -80,15 +80,15 @@ class CallFrame:
     @cached_property
     def head(self) -> str:
         """The text before the name of the first call."""
-        return self.opening + self.again
+        return self.opening + self.call_head
 
     @cached_property
-    def again(self) -> str:
+    def call_head(self) -> str:
         """The text before the name of each call."""
         return _PLACES.split(self.call)[0]
 
     @cached_property
-    def rest(self) -> tuple[str, ...]:
+    def after_name(self) -> tuple[str, ...]:
         """The parts after the name: texts, `IDENT` and `ARGUMENTS`."""
         return tuple(filter(None, _PLACES.split(self.call)[2:]))
 
@@ -100,7 +100,7 @@ class CallFrame:
     @cached_property
     def behind_name(self) -> tuple[str, ...]:
         """The texts that may follow the name."""
-        first, second = (*self.rest, "")[:2]
+        first, second = (*self.after_name, "")[:2]
         if first == IDENT and self.ident is not None:
             return (self.ident.before, *([second] if self.ident.is_optional else ()))
         return (first,) if self.parameters is None or first != ARGUMENTS else (self.parameters.before, second)
@@ -160,7 +160,7 @@ JSON = FormatSpec(
     (CallFrame(_ARGUMENTS, is_single=True), CallFrame(_ARGUMENTS, opening="[", between=", ", closing="]")),
 )
 # families with more specific signs come first
-_ALL = (
+_SPECS = (
     HARMONY,
     FormatSpec(
         "kimi-k2",
@@ -169,7 +169,7 @@ _ALL = (
                 "<|tool_call_begin|>functions.$name$id<|tool_call_argument_begin|>$arguments<|tool_call_end|>",
                 opening="<|tool_calls_section_begin|>",
                 closing="<|tool_calls_section_end|>",
-                ident=Ident(":", "[0-9]{1,4}", written="functions.{name}:{id}"),
+                ident=Ident(":", "[0-9]{1,4}", template="functions.{name}:{id}"),
             ),
         ),
         trigger="<|tool_calls_section_begin|>",
@@ -326,7 +326,7 @@ _ALL = (
     ),
     JSON,
 )
-FORMATS = {each.name: each for each in _ALL}
+FORMATS = {each.name: each for each in _SPECS}
 NAMES = tuple(sorted(FORMATS))
 
 
@@ -374,7 +374,7 @@ class Spelling:
         """Return the marker of a text."""
         return self.tokens.get(text, text)
 
-    def written(self, data: bytes) -> str:
+    def decode(self, data: bytes) -> str:
         """Decode bytes, with markers as their texts."""
         for each, text in self._texts.items():
             data = data.replace(each, text.encode())
@@ -391,7 +391,7 @@ def template_of(tokenizer: Any) -> str:
     return template.replace("\\n", "\n") if isinstance(template, str) else ""
 
 
-def detected(template: str, tokenizer: Any) -> FormatSpec:
+def detect(template: str, tokenizer: Any) -> FormatSpec:
     """Return the first family whose template signs and tokens are all present; plain JSON if there is none."""
     for family in FORMATS.values():
         has_signs = bool(family.template) and all(sign in template for sign in family.template)

@@ -91,7 +91,7 @@ class AnswerGrammar:
         self.arguments = {tool.name: self._arguments(tool) for tool in self.callable}
         if goals:
             piece = self._answer_piece("none")
-            composed = self._composed(Free(may_end=True) if piece is None else piece)
+            composed = self._compose(Free(may_end=True) if piece is None else piece)
             self.answer = GoalGuide(composed, goals, limits=limits)
         self.is_ambiguous = self._may_begin_as_call()
 
@@ -107,13 +107,13 @@ class AnswerGrammar:
     def guide(self) -> Guide | None:
         """Return the guide of the whole answer; None for free text. Raises OptionError, LimitError."""
         thinks, budget, thinking = self.spec.thinks, self.spec.budget, self.family.thinking
-        if is_apart(self.answer):
-            return self._apart()
+        if is_unembeddable(self.answer):
+            return self._unembedded()
         if budget is not None and thinking is not None and thinks == "open":
             end = self.spelling.marker(thinking[1])
-            return AfterGuide(self._composed(self.behind_thinking()), end, most=budget, limits=self._limits)
+            return AfterGuide(self._compose(self.behind_thinking()), end, most=budget, limits=self._limits)
         piece = self.piece()
-        return None if piece is None else self._composed(piece)
+        return None if piece is None else self._compose(piece)
 
     def piece(self) -> Piece | None:
         """Return the piece of the whole answer; None for free text."""
@@ -152,13 +152,13 @@ class AnswerGrammar:
         for frame in self.family.frames:
             if frame.is_json:
                 continue
-            ends = {text[0] for text in frame.rest if text not in (IDENT, ARGUMENTS)} | {self.family.trigger[:1]}
+            ends = {text[0] for text in frame.after_name if text not in (IDENT, ARGUMENTS)} | {self.family.trigger[:1]}
             ends |= {frame.parameters.before[:1]} if frame.parameters else set()
             ends |= {frame.ident.before[:1]} if frame.ident else set()
-            strange = next((character for character in tool.name if character in ends), None)
-            if strange is not None:
+            clash = next((character for character in tool.name if character in ends), None)
+            if clash is not None:
                 raise ToolError(
-                    f"the tool-call format {self.family.name!r} writes names without quotes, and {strange!r} would end "
+                    f"the tool-call format {self.family.name!r} writes names without quotes, and {clash!r} would end "
                     f"{tool.name!r}; use letters, digits, _ and -",
                     f"{tool.pointer.removesuffix('parameters')}name",
                 )
@@ -202,22 +202,22 @@ class AnswerGrammar:
         """Return all calls of an answer, without the first `cut` characters."""
         frames, many = self.family.frames, self.spec.many
         has_single = any(frame.is_single for frame in frames)
-        framed = [self._framed(frame, cut) for frame in frames if frame.is_single or many or not has_single]
+        framed = [self._frame_piece(frame, cut) for frame in frames if frame.is_single or many or not has_single]
         return framed[0] if len(framed) == 1 else OneOf(tuple(framed))
 
-    def _framed(self, frame: CallFrame, cut: int) -> Piece:
+    def _frame_piece(self, frame: CallFrame, cut: int) -> Piece:
         fixed, call = self.spelling.fixed, self._call(frame)
         first, closing = fixed(frame.head[cut:]), fixed(frame.closing)
         if frame.is_single or not self.spec.many:
             return InOrder((first, call, closing))
-        more = Several(InOrder((fixed(frame.again), call)), fixed(frame.between))
+        more = Several(InOrder((fixed(frame.call_head), call)), fixed(frame.between))
         return InOrder((first, call, optional(InOrder((fixed(frame.between), more))), closing))
 
     def _call(self, frame: CallFrame) -> Piece:
         """Return a call from its name on."""
         branches: list[tuple[Fixed, Piece]] = []
         for tool in self.callable:
-            name, rest = self.name_of(tool, frame), frame.rest
+            name, rest = self.name_of(tool, frame), frame.after_name
             if rest[0] not in (IDENT, ARGUMENTS):
                 name, rest = name + rest[0], rest[1:]
             pieces = tuple(self._part(part, frame, tool) for part in rest)
@@ -254,30 +254,30 @@ class AnswerGrammar:
             return ()
         return (*(each.head for each in self.family.frames if each.opening not in self.family.markers), *BLANKS)
 
-    def _apart(self) -> Guide:
+    def _unembedded(self) -> Guide:
         """Return the guide of an answer that cannot be embedded in a graph, with thinking before it."""
-        said = self._apart_answer()
+        answer = self._unembedded_answer()
         if self.spec.thinks == "no" or self.family.thinking is None:
-            return said
+            return answer
         begin, end = map(self.spelling.marker, self.family.thinking)
-        behind = EitherGuide([said, *(self._behind("\n" * number, said) for number in range(1, LINES + 1))])
+        behind = EitherGuide([answer, *(self._behind("\n" * number, answer) for number in range(1, LINES + 1))])
         most = MAX_FREE if self.spec.budget is None else self.spec.budget
         thought = AfterGuide(behind, end, most=most, limits=self._limits)
         if self.spec.thinks == "open":
             return thought
-        begun = self._behind(begin, thought)
-        return begun if self.spec.thinks == "must" else EitherGuide([said, begun])
+        with_thinking = self._behind(begin, thought)
+        return with_thinking if self.spec.thinks == "must" else EitherGuide([answer, with_thinking])
 
-    def _apart_answer(self) -> Guide:
+    def _unembedded_answer(self) -> Guide:
         assert self.answer is not None
         if not self.callable:
             return self.answer
         piece = self._answer_piece("required")
         assert piece is not None
-        called = self._composed(piece)
-        return called if self.spec.choice.mode == "required" else EitherGuide([called, self.answer])
+        calls = self._compose(piece)
+        return calls if self.spec.choice.mode == "required" else EitherGuide([calls, self.answer])
 
-    def _composed(self, piece: Piece) -> ComposedGuide:
+    def _compose(self, piece: Piece) -> ComposedGuide:
         return ComposedGuide(piece, self.spelling.vocabulary, limits=self._limits)
 
     def _behind(self, marker: Marker, child: Guide) -> AfterGuide:
@@ -289,6 +289,6 @@ def _behind_lines(piece: Piece) -> Piece:
     return InOrder((*[optional(Fixed(("\n",)))] * LINES, piece))
 
 
-def is_apart(answer: Guide | None) -> bool:
+def is_unembeddable(answer: Guide | None) -> bool:
     """Test whether an answer's guide cannot be embedded in a graph."""
     return answer is not None and (not hasattr(answer, "lower_into") or bool(getattr(answer, "refuses_lowering", "")))

@@ -32,10 +32,10 @@ class HarmonyGrammar(AnswerGrammar):
 
     def piece(self) -> Piece:
         """Return the piece of the whole answer."""
-        again, rest = self.spelling.fixed(ASSISTANT), self._messages(may_think=self.spec.thinks != "no")
+        start, messages = self.spelling.fixed(ASSISTANT), self._messages(may_think=self.spec.thinks != "no")
         if self.spec.thinks == "open":
-            return InOrder((self._text("<|end|>"), again, rest))
-        return InOrder((self._analysis(), again, rest)) if self.spec.thinks == "must" else rest
+            return InOrder((self._text("<|end|>"), start, messages))
+        return InOrder((self._analysis(), start, messages)) if self.spec.thinks == "must" else messages
 
     def behind_thinking(self) -> Piece:
         """Return the messages after a bounded thinking message. They contain no more thinking."""
@@ -51,13 +51,13 @@ class HarmonyGrammar(AnswerGrammar):
 
     def _messages(self, *, may_think: bool) -> Piece:
         """Return optional thinking and preamble messages, followed by the last message."""
-        again = self.spelling.fixed(ASSISTANT)
+        start = self.spelling.fixed(ASSISTANT)
         before: list[Piece] = [self._analysis()] if may_think else []
         if self.callable:
             before.append(InOrder((self.spelling.fixed(COMMENTARY), self._text("<|end|>"))))
         if not before:
             return self._last()
-        return InOrder((optional(InOrder((Several(OneOf(tuple(before)), again), again))), self._last()))
+        return InOrder((optional(InOrder((Several(OneOf(tuple(before)), start), start))), self._last()))
 
     def _analysis(self) -> Piece:
         return InOrder((self.spelling.fixed(ANALYSIS), self._text("<|end|>")))
@@ -107,7 +107,7 @@ class HarmonyScript:
         self._calls = 0
         self.is_thinking = grammar.spec.thinks == "open"
         self.is_stopped = False
-        self._said: set[type[Delta]] = set()
+        self._seen_kinds: set[type[Delta]] = set()
 
     def run(self) -> Reads:
         """Parse the whole answer."""
@@ -118,7 +118,7 @@ class HarmonyScript:
             header: list[bytes] = []
             if (yield from self._scanner.until([spelling.data("<|message|>")], header.append)) is None:
                 return  # an incomplete header has no content
-            text = spelling.written(b"".join(header)).removeprefix(ASSISTANT)
+            text = spelling.decode(b"".join(header)).removeprefix(ASSISTANT)
             recipient, channel = _RECIPIENT.search(text), _CHANNEL.search(text)
             if recipient is not None and recipient[1] in self._grammar.arguments:
                 yield from self._call(recipient[1])
@@ -146,11 +146,11 @@ class HarmonyScript:
 
         def push(text: str) -> None:
             if text:
-                self._push(kind(f"\n{text}" if kind in parted else text))
-                parted.clear()
-                self._said.add(kind)
+                self._push(kind(f"\n{text}" if kind in repeated else text))
+                repeated.clear()
+                self._seen_kinds.add(kind)
 
-        parted = {kind} & self._said
+        repeated = {kind} & self._seen_kinds
         self.is_thinking = kind is ReasoningDelta
         yield from self._scanner.until(self._ends, lambda data: push(prose.push(data)))
         self.is_thinking = False

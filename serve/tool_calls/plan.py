@@ -12,8 +12,8 @@ from ...guides.protocol import ByteGuide
 from ...guides.required_content.specs import Goal
 from ...guides.tagged.after_guide import MAX_FREE
 from ...tokenizers_adapter import Vocabulary
-from .formats import FORMATS, NAMES, FormatSpec, Spelling, detected, template_of
-from .grammar import AnswerGrammar, AnswerSpec, Thinks, is_apart
+from .formats import FORMATS, NAMES, FormatSpec, Spelling, detect, template_of
+from .grammar import AnswerGrammar, AnswerSpec, Thinks, is_unembeddable
 from .harmony import ASSISTANT, FINAL, HarmonyGrammar
 from .reader import AnswerReader
 from .tools import Tool, ToolChoice, choice_of
@@ -79,7 +79,7 @@ class ToolCallFormat:
         if name is not None:
             check_choice(name, "the tool-call format", NAMES)
         template = template_of(model.tokenizer)
-        family = detected(template, model.tokenizer) if name is None else FORMATS[name]
+        family = detect(template, model.tokenizer) if name is None else FORMATS[name]
         thinks = family.name == "harmony" or any(marker in template for marker in family.thinking or ())
         return cls(family, model.tokenizer, model.vocabulary, thinks=thinks)
 
@@ -119,11 +119,11 @@ class ToolCallFormat:
         Raises ToolError, OptionError, LimitError, LanguageError.
         """
         check_choice(thinking, "thinking", ("auto", "on", "off"))
-        is_harmony, is_own = self.name == "harmony", answer is not None or bool(goals)
-        if stop and (is_own or is_harmony):
-            other = "a constraint or include" if is_own else "the tool-call format 'harmony'"
+        is_harmony, has_constraint = self.name == "harmony", answer is not None or bool(goals)
+        if stop and (has_constraint or is_harmony):
+            other = "a constraint or include" if has_constraint else "the tool-call format 'harmony'"
             raise OptionError(f"stop together with {other} is not supported")
-        if is_harmony and (goals or is_apart(answer)):
+        if is_harmony and (goals or is_unembeddable(answer)):
             raise OptionError(
                 "the tool-call format 'harmony' does not support this constraint beside calls or thinking"
             )

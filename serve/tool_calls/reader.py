@@ -22,7 +22,7 @@ from .deltas import (
     ParsedMessage,
     ReasoningDelta,
     TextDecoder,
-    joined,
+    merge,
     message_of,
 )
 from .formats import ARGUMENTS, IDENT, CallFrame, Parameters
@@ -61,7 +61,7 @@ def read_parameters(
         if found is None:
             return False
         key = b"".join(name).translate(None, TOKENS).decode(errors="replace")
-        push(f"{comma}{_dumped(key)}: ".encode())
+        push(f"{comma}{_dump(key)}: ".encode())
         comma = ", "
         value = None if behind_text else values.get(key)
         if found == behind_text or (value is not None and value.as_json is None):
@@ -73,14 +73,14 @@ def read_parameters(
                 return False
             push(b'"')
             continue
-        whole: list[bytes] = []
+        value_parts: list[bytes] = []
         if behind_text or (value is not None and value.as_text is None):  # JSON strings may contain the end
-            is_ended = yield from scanner.unquoted(end, whole.append)
+            is_ended = yield from scanner.unquoted(end, value_parts.append)
         else:
-            is_ended = (yield from scanner.until([end], whole.append)) is not None
+            is_ended = (yield from scanner.until([end], value_parts.append)) is not None
         if not is_ended:
             return False
-        text = b"".join(whole).translate(None, TOKENS).decode(errors="replace")
+        text = b"".join(value_parts).translate(None, TOKENS).decode(errors="replace")
         push(_as_json(text.removesuffix("\n") if form.own_line else text, value).encode())
 
 
@@ -95,38 +95,38 @@ class _String:
 
     def push(self, data: bytes) -> None:
         text = self._held + self._decoder.decode(data.translate(None, TOKENS))
-        given = text.removesuffix("\n") if self._own_line else text
-        self._held = text[len(given) :]
-        self._push(_dumped(given)[1:-1].encode())
+        stripped = text.removesuffix("\n") if self._own_line else text
+        self._held = text[len(stripped) :]
+        self._push(_dump(stripped)[1:-1].encode())
 
     def end(self) -> None:
         text = self._decoder.decode(b"", True)
-        self._push(_dumped(self._held + text if text else "")[1:-1].encode())
+        self._push(_dump(self._held + text if text else "")[1:-1].encode())
 
 
 def _as_json(text: str, value: ParameterValue | None) -> str:
     """Return a value as JSON: unchanged if it is JSON, else as a string."""
     if value is not None and not value.is_json(text):
-        return _dumped(text)
+        return _dump(text)
     try:
-        json.loads(text, parse_constant=_refused)
+        json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
-        return _dumped(text)
+        return _dump(text)
     return text
 
 
-def _refused(text: str) -> Any:
+def _refuse_constant(text: str) -> Any:
     raise ValueError(text)
 
 
-def _dumped(text: str) -> str:
+def _dump(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
 class Script:
     """The parser of all formats but harmony.
 
-    is_certain: there is no thinking, and an answer that begins like a call is one
+    is_only_calls: there is no thinking, and an answer that begins like a call is one
     """
 
     def __init__(
@@ -136,16 +136,16 @@ class Script:
         push: Callable[[Delta], None],
         new_id: Callable[[], str],
         *,
-        is_certain: bool = False,
+        is_only_calls: bool = False,
     ) -> None:
         self._grammar, self._scanner, self._push, self._new_id = grammar, scanner, push, new_id
-        self._thinks: Thinks = "no" if is_certain or grammar.family.thinking is None else grammar.spec.thinks
-        self._is_ambiguous = grammar.is_ambiguous and not is_certain
+        self._thinks: Thinks = "no" if is_only_calls or grammar.family.thinking is None else grammar.spec.thinks
+        self._is_ambiguous = grammar.is_ambiguous and not is_only_calls
         self._content = TextDecoder(strip=False)
         self._calls = 0
         self.is_thinking = self._thinks == "open"
         self._ids: set[str] = set()
-        self._known: dict[CallFrame, dict[bytes, tuple[str, bytes]]] = {}
+        self._names_by_frame: dict[CallFrame, dict[bytes, tuple[str, bytes]]] = {}
         self._data = grammar.spelling.data
         self.is_stopped = self._has_thought = False
         self._stops = [text.encode() for text in grammar.spec.stop]
@@ -158,37 +158,37 @@ class Script:
             if self._thinks == "open" or (yield from self._scanner.match([begin])):
                 yield from self._think(end)
         if family.trigger and grammar.callable and grammar.answer is None:
-            yield from self._triggered(self._data(family.trigger))
+            yield from self._read_triggered(self._data(family.trigger))
         else:
             if grammar.callable:
-                yield from self._at_start()
+                yield from self._leading_calls()
             if self._has_thought and not self._calls and grammar.answer is not None:
-                yield from self._pass_lines(grammar.answer)
-            self.is_stopped = (yield from self._scanner.until(self._stops, self._say)) is not None
-        self._say_last(keep=True)
+                yield from self._skip_lines(grammar.answer)
+            self.is_stopped = (yield from self._scanner.until(self._stops, self._push_content)) is not None
+        self._end_content(keep=True)
         yield from self._scanner.until([], lambda _: None)
 
     def _think(self, end: bytes) -> Reads:
         prose = TextDecoder(strip=True)
         self.is_thinking = True
-        yield from self._scanner.until([end], lambda data: self._give(ReasoningDelta(prose.push(data))))
+        yield from self._scanner.until([end], lambda data: self._push_text(ReasoningDelta(prose.push(data))))
         self.is_thinking = False
-        self._give(ReasoningDelta(prose.end(keep=False)))
+        self._push_text(ReasoningDelta(prose.end(keep=False)))
         self._has_thought = True
         self._content.strip = self._grammar.answer is None
 
-    def _triggered(self, trigger: bytes) -> Reads:
+    def _read_triggered(self, trigger: bytes) -> Reads:
         """Parse content in which a marker begins calls."""
         heads = {self._data(frame.head)[len(trigger) :]: frame for frame in self._grammar.family.frames}
-        while (found := (yield from self._scanner.until([trigger, *self._stops], self._say))) == trigger:
+        while (found := (yield from self._scanner.until([trigger, *self._stops], self._push_content))) == trigger:
             head = yield from self._scanner.match(heads)
             if head is None:
-                self._say(trigger)
+                self._push_content(trigger)
             else:
-                yield from self._framed(heads[head], trigger + head)
+                yield from self._read_frame(heads[head], trigger + head)
         self.is_stopped = found is not None
 
-    def _at_start(self) -> Reads:
+    def _leading_calls(self) -> Reads:
         """Parse calls if the text begins with one."""
         leads = [b""]
         if self._grammar.answer is None:
@@ -203,30 +203,30 @@ class Script:
         lead, frame = heads[found]
         head = self._data(frame.head)
         if not self._is_ambiguous:
-            yield from self._framed(frame, head)
+            yield from self._read_frame(frame, head)
             return
-        whole = [head]
-        yield from self._scanner.until([], whole.append)
-        if not self._is_called(b"".join(whole)):
-            self._scanner.data[:0] = lead + b"".join(whole)
+        parts = [head]
+        yield from self._scanner.until([], parts.append)
+        if not self._parse_calls(b"".join(parts)):
+            self._scanner.data[:0] = lead + b"".join(parts)
 
-    def _is_called(self, data: bytes) -> bool:
+    def _parse_calls(self, data: bytes) -> bool:
         """Parse a whole text as calls. Return False, without any effect, if it contains anything else."""
-        found: list[Delta] = []
+        deltas: list[Delta] = []
         scanner = Scanner()
         scanner.data, scanner.ended = bytearray(data), True
-        for _ in Script(self._grammar, scanner, found.append, self._new_id, is_certain=True).run():
+        for _ in Script(self._grammar, scanner, deltas.append, self._new_id, is_only_calls=True).run():
             raise AssertionError("nothing is waited for where all is there")
-        begun = sum(isinstance(delta, CallDelta) for delta in found)
-        ended = sum(isinstance(delta, CallEndDelta) for delta in found)
-        if begun != ended or any(isinstance(delta, ContentDelta) for delta in found):
+        started = sum(isinstance(delta, CallDelta) for delta in deltas)
+        completed = sum(isinstance(delta, CallEndDelta) for delta in deltas)
+        if started != completed or any(isinstance(delta, ContentDelta) for delta in deltas):
             return False
-        for delta in found:
+        for delta in deltas:
             self._push(delta)
-        self._calls += begun
+        self._calls += started
         return True
 
-    def _pass_lines(self, answer: ByteGuide) -> Reads:
+    def _skip_lines(self, answer: ByteGuide) -> Reads:
         """Skip line breaks between thinking and an answer, except for those that the answer itself begins with."""
         ways = dict.fromkeys(range(LINES, -1, -1), answer.start)
         read = 0
@@ -244,12 +244,12 @@ class Script:
                     del ways[passed]
             read += 1
         left = [passed for passed in ways if passed <= read]
-        whole = [passed for passed in left if answer.is_accepting(ways[passed])]
-        del self._scanner.data[: next(iter(whole or left), 0)]
+        complete = [passed for passed in left if answer.is_accepting(ways[passed])]
+        del self._scanner.data[: next(iter(complete or left), 0)]
 
-    def _framed(self, frame: CallFrame, head: bytes) -> Reads:
+    def _read_frame(self, frame: CallFrame, head: bytes) -> Reads:
         """Parse calls, from the name of the first one on."""
-        more, closing = self._data(frame.between, frame.again), self._data(frame.closing)
+        more, closing = self._data(frame.between, frame.call_head), self._data(frame.closing)
         options = [more] if not closing else [more, closing]
         while (yield from self._call(frame, head)):
             head = more
@@ -263,26 +263,26 @@ class Script:
         """Parse a call from its name on. Return False if it is none; its text is content."""
         found = yield from self._scanner.match(self._names(frame))
         if found is None:
-            self._say(head)
+            self._push_content(head)
             return False
         name, follows = self._names(frame)[found]
         self._scanner.data[:0] = follows
-        said, ident = head + found.removesuffix(follows), b""
-        at = frame.rest.index(ARGUMENTS)
-        for number, part in enumerate(frame.rest[:at]):
+        consumed, ident = head + found.removesuffix(follows), b""
+        at = frame.after_name.index(ARGUMENTS)
+        for number, part in enumerate(frame.after_name[:at]):
             read: list[bytes] = []
             if part == IDENT:
-                is_read = yield from self._ident(frame, self._data(frame.rest[number + 1]), read)
+                is_read = yield from self._ident(frame, self._data(frame.after_name[number + 1]), read)
                 ident = b"".join(read[1:])
             else:
                 is_read = yield from self._text(self._data(part), read)
-            said += b"".join(read)
+            consumed += b"".join(read)
             if not is_read:
-                self._say(said)
+                self._push_content(consumed)
                 return False
         index = self._begin(frame, name, ident.decode(errors="replace"))
-        is_read = yield from self._arguments(frame, name, self._data(*frame.rest[at + 1 :][-1:]), index)
-        for part in frame.rest[at + 1 :] if is_read else ():
+        is_read = yield from self._arguments(frame, name, self._data(*frame.after_name[at + 1 :][-1:]), index)
+        for part in frame.after_name[at + 1 :] if is_read else ():
             # an id after the arguments comes too late to be used
             is_read = yield from self._ident(frame, b"", []) if part == IDENT else self._text(self._data(part), [])
             if not is_read:
@@ -294,14 +294,14 @@ class Script:
 
     def _names(self, frame: CallFrame) -> dict[bytes, tuple[str, bytes]]:
         """Return the names of tools as written, followed by the next text: for each the tool and that text."""
-        if frame not in self._known:
+        if frame not in self._names_by_frame:
             ends = list(map(self._data, frame.behind_name))
-            self._known[frame] = {
+            self._names_by_frame[frame] = {
                 self._data(self._grammar.name_of(tool, frame)) + end: (tool.name, end)
                 for tool in self._grammar.callable
                 for end in ends
             }
-        return self._known[frame]
+        return self._names_by_frame[frame]
 
     def _text(self, text: bytes, read: list[bytes]) -> Generator[None, None, bool]:
         found = yield from self._scanner.match([text])
@@ -321,13 +321,13 @@ class Script:
         return stop is not None
 
     def _begin(self, frame: CallFrame, name: str, ident: str) -> int:
-        self._say_last(keep=False)
+        self._end_content(keep=False)
         index, self._calls = self._calls, self._calls + 1
-        written = frame.ident.written.format(name=name, id=ident) if ident and frame.ident else self._new_id()
-        if written in self._ids:  # a model may repeat an id
-            written = self._new_id()
-        self._ids.add(written)
-        self._push(CallDelta(index, written, name))
+        call_id = frame.ident.template.format(name=name, id=ident) if ident and frame.ident else self._new_id()
+        if call_id in self._ids:  # a model may repeat an id
+            call_id = self._new_id()
+        self._ids.add(call_id)
+        self._push(CallDelta(index, call_id, name))
         return index
 
     def _arguments(self, frame: CallFrame, name: str, tail: bytes, index: int) -> Generator[None, None, bool]:
@@ -343,13 +343,13 @@ class Script:
         values = self._grammar.arguments[name].values
         return (yield from read_parameters(self._scanner, frame.parameters, values, self._data, tail, push))
 
-    def _say(self, data: bytes) -> None:
-        self._give(ContentDelta(self._content.push(data)))
+    def _push_content(self, data: bytes) -> None:
+        self._push_text(ContentDelta(self._content.push(data)))
 
-    def _say_last(self, *, keep: bool) -> None:
-        self._give(ContentDelta(self._content.end(keep=keep)))
+    def _end_content(self, *, keep: bool) -> None:
+        self._push_text(ContentDelta(self._content.end(keep=keep)))
 
-    def _give(self, delta: ContentDelta | ReasoningDelta) -> None:
+    def _push_text(self, delta: ContentDelta | ReasoningDelta) -> None:
         if delta.text:
             self._push(delta)
 
@@ -367,11 +367,11 @@ class AnswerReader:
         length = grammar.family.id_length
         self._vocabulary = grammar.spelling.vocabulary
         self._scanner = Scanner()
-        self._found: list[Delta] = []
-        self._all: list[Delta] = []
+        self._new_deltas: list[Delta] = []
+        self._deltas: list[Delta] = []
         self.reasoning_tokens = 0
         script = HarmonyScript if isinstance(grammar, HarmonyGrammar) else Script
-        self._script = script(grammar, self._scanner, self._found.append, new_id or (lambda: random_id(length)))
+        self._script = script(grammar, self._scanner, self._new_deltas.append, new_id or (lambda: random_id(length)))
         self._steps: Reads | None = self._script.run()
 
     def feed(self, ids: Iterable[int]) -> list[Delta]:
@@ -381,29 +381,29 @@ class AnswerReader:
             was_thinking = self._script.is_thinking
             found += self.feed_bytes(self._vocabulary.decode((token,)))
             self.reasoning_tokens += was_thinking or self._script.is_thinking
-        return joined(found)
+        return merge(found)
 
     def feed_bytes(self, data: bytes) -> list[Delta]:
         """Read bytes, with special tokens encoded as by `marker_bytes`."""
         self._scanner.data += data
-        return self._go_on()
+        return self._advance()
 
     def finish(self) -> list[Delta]:
         """Read to the end: no more tokens come."""
         self._scanner.ended = True
-        return self._go_on()
+        return self._advance()
 
     @property
     def message(self) -> ParsedMessage:
         """The message read so far."""
-        return replace(message_of(self._all), stopped=self._script.is_stopped)
+        return replace(message_of(self._deltas), stopped=self._script.is_stopped)
 
-    def _go_on(self) -> list[Delta]:
+    def _advance(self) -> list[Delta]:
         if self._steps is not None and next(self._steps, self) is self:
             self._steps = None
-        found = joined(self._found)
-        self._found.clear()
-        self._all += found
+        found = merge(self._new_deltas)
+        self._new_deltas.clear()
+        self._deltas += found
         return found
 
 

@@ -31,7 +31,7 @@ class Scanner:
                 push(bytes(self.data[:at]))
                 del self.data[: at + len(stop)]
                 return stop
-            held = 0 if self.ended else max((_begun(self.data, stop) for stop in stops), default=0)
+            held = 0 if self.ended else max((_partial_length(self.data, stop) for stop in stops), default=0)
             push(bytes(self.data[: len(self.data) - held]))
             del self.data[: len(self.data) - held]
             if self.ended:
@@ -40,12 +40,12 @@ class Scanner:
 
     def match(self, options: Iterable[bytes]) -> Generator[None, None, bytes | None]:
         """Consume the text that comes next, and return it; None if none does. No text may begin another."""
-        listed = list(options)
+        candidates = list(options)
         while True:
             data = bytes(self.data)
-            listed = [each for each in listed if each.startswith(data[: len(each)])]
-            found = next((each for each in listed if len(each) <= len(data)), None)
-            if found is not None or not listed or self.ended:
+            candidates = [each for each in candidates if each.startswith(data[: len(each)])]
+            found = next((each for each in candidates if len(each) <= len(data)), None)
+            if found is not None or not candidates or self.ended:
                 del self.data[: len(found or b"")]
                 return found
             yield
@@ -64,12 +64,12 @@ class Scanner:
             yield
         if not self.data.startswith((b"{", b"[")):
             return False
-        depth, strings = 0, _Strings()
+        depth, strings = 0, _StringTracker()
         while True:
             read = 0
             for byte in self.data:
                 read += 1
-                if strings.take(byte):
+                if strings.advance(byte):
                     continue
                 depth += (byte in b"{[") - (byte in b"}]")
                 if not depth:
@@ -87,11 +87,11 @@ class Scanner:
 
         stop: does not begin with a quote
         """
-        strings = _Strings()
+        strings = _StringTracker()
         while True:
             read = 0
             for byte in self.data:
-                if not strings.take(byte) and byte == stop[0]:
+                if not strings.advance(byte) and byte == stop[0]:
                     rest = bytes(self.data[read : read + len(stop)])
                     if rest == stop:
                         push(bytes(self.data[:read]))
@@ -107,13 +107,13 @@ class Scanner:
             yield
 
 
-class _Strings:
+class _StringTracker:
     """Tracks which bytes of JSON are inside strings."""
 
     def __init__(self) -> None:
         self._is_open = self._is_escaped = False
 
-    def take(self, byte: int) -> bool:
+    def advance(self, byte: int) -> bool:
         """Advance by a byte. Return True if it is in a string, quotes included."""
         if not self._is_open:
             self._is_open = byte == QUOTE
@@ -123,7 +123,7 @@ class _Strings:
         return True
 
 
-def _begun(data: bytearray, stop: bytes) -> int:
+def _partial_length(data: bytearray, stop: bytes) -> int:
     """Return the length of the longest proper prefix of `stop` at the end of the data."""
     for size in range(min(len(stop) - 1, len(data)), 0, -1):
         if data.endswith(stop[:size]):

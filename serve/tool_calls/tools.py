@@ -10,7 +10,7 @@ from ...checks import brief, items_of, lone_surrogate, shown
 from ...errors import OptionError
 
 MAX_TOOLS = 2048
-LONGEST_NAME = 256
+MAX_NAME = 256
 Mode = Literal["auto", "none", "required"]
 
 
@@ -56,21 +56,21 @@ def tools_of(value: Any, most: int = MAX_TOOLS) -> tuple[Tool, ...]:
 
     Raises ToolError. The schemas are only checked when a guide is built.
     """
-    several = () if value is None else items_of(value)
-    if several is None:
+    items = () if value is None else items_of(value)
+    if items is None:
         raise ToolError(f"expected a list of tools, not {shown(value)}", "tools")
-    if len(several) > most:
+    if len(items) > most:
         raise ToolError(
-            f"{len(several):,} tools exceed the limit of {most:,}; send only those that fit the request", "tools"
+            f"{len(items):,} tools exceed the limit of {most:,}; send only those that fit the request", "tools"
         )
-    found = tuple(_tool(each, f"tools/{number}") for number, each in enumerate(several))
+    tools = tuple(_tool(each, f"tools/{number}") for number, each in enumerate(items))
     places: dict[str, int] = {}
-    for number, tool in enumerate(found):
+    for number, tool in enumerate(tools):
         if tool.name in places:
             where = tool.pointer.removesuffix("parameters") + "name"
             raise ToolError(f"{tool.name!r} is the name of tools/{places[tool.name]} too; names must differ", where)
         places[tool.name] = number
-    return found
+    return tools
 
 
 def choice_of(value: Any, tools: tuple[Tool, ...]) -> ToolChoice:
@@ -94,36 +94,36 @@ def choice_of(value: Any, tools: tuple[Tool, ...]) -> ToolChoice:
             f"not {shown(value)}",
             "tool_choice",
         )
-    given = cast("Mapping[str, Any]", value)
-    if given.get("type") == "allowed_tools":
-        where = "tool_choice/allowed_tools" if "allowed_tools" in given else "tool_choice"
-        return _allowed(given.get("allowed_tools", given), names, where)
-    return ToolChoice("required", frozenset([_named(given, names, "tool_choice")]))
+    choice = cast("Mapping[str, Any]", value)
+    if choice.get("type") == "allowed_tools":
+        where = "tool_choice/allowed_tools" if "allowed_tools" in choice else "tool_choice"
+        return _allowed_choice(choice.get("allowed_tools", choice), names, where)
+    return ToolChoice("required", frozenset([_function_name(choice, names, "tool_choice")]))
 
 
-def _allowed(value: Any, names: frozenset[str], where: str) -> ToolChoice:
+def _allowed_choice(value: Any, names: frozenset[str], where: str) -> ToolChoice:
     """Return the choice of allowed tools, in the format of chats or of responses."""
     allowed = cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {})
     mode, listed = allowed.get("mode", "auto"), items_of(allowed.get("tools"))
     if mode not in ("auto", "required") or not listed:
         raise ToolError('allowed_tools needs mode, "auto" or "required", and a list of tools', where)
     return ToolChoice(
-        mode, frozenset(_named(each, names, f"{where}/tools/{number}") for number, each in enumerate(listed))
+        mode, frozenset(_function_name(each, names, f"{where}/tools/{number}") for number, each in enumerate(listed))
     )
 
 
-def _named(value: Any, names: frozenset[str], where: str) -> str:
+def _function_name(value: Any, names: frozenset[str], where: str) -> str:
     """Return the name of a chosen function."""
-    given = cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {})
-    function: Any = given.get("function", given)
-    if not isinstance(function, Mapping) or given.get("type") != "function":
+    choice = cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {})
+    function: Any = choice.get("function", choice)
+    if not isinstance(function, Mapping) or choice.get("type") != "function":
         raise ToolError(
             f'expected a function by its name, {{"type": "function", "function": {{"name": ...}}}}, not {shown(value)}',
             where,
         )
     name = cast("Mapping[str, Any]", function).get("name")
     if not isinstance(name, str) or name not in names:
-        where = f"{where}/function" if "function" in given else where
+        where = f"{where}/function" if "function" in choice else where
         raise ToolError(f"{brief(name)} is none of the {len(names):,} tools of the request", f"{where}/name")
     return name
 
@@ -152,8 +152,8 @@ def _tool(value: Any, where: str) -> Tool:
 def _name(name: Any, where: str) -> str:
     if not isinstance(name, str) or not name:
         raise ToolError(f"the name of a function must be a string that is not empty, not {shown(name)}", where)
-    if len(name) > LONGEST_NAME:
-        raise ToolError(f"the name has {len(name):,} characters; the limit is {LONGEST_NAME}", where)
+    if len(name) > MAX_NAME:
+        raise ToolError(f"the name has {len(name):,} characters; the limit is {MAX_NAME}", where)
     if lone_surrogate(name) >= 0 or not name.isprintable():
         raise ToolError(f"{name!r} has unprintable characters; use letters, digits, _ and -", where)
     return name

@@ -54,10 +54,10 @@ def test_what_is_known_goes_with_the_guide() -> None:
     guide: Any = RegexGuide("[a-c]{2,5}", SMALL)
     session.within_budget(guide, guide.start, 50)
     number = id(guide)
-    assert number in session._KNOWN
+    assert number in session._BUDGETS
     del guide
     gc.collect()
-    assert number not in session._KNOWN
+    assert number not in session._BUDGETS
 
 
 class Slotted:
@@ -73,9 +73,9 @@ class Slotted:
 
 def test_guides_that_nothing_is_remembered_of() -> None:
     guide = Slotted()
-    before = len(session._KNOWN)
+    before = len(session._BUDGETS)
     found = session.within_budget(guide, guide.start, 3)
     np.testing.assert_array_equal(
         guide.mask(guide.start) if found is None else found, mask_within(guide, guide.start, 3)
     )
-    assert len(session._KNOWN) == before
+    assert len(session._BUDGETS) == before

@@ -178,7 +178,7 @@ def test_samplers(host: Any, pattern: str) -> None:
 
 def test_samplers_are_cloned_and_freed(host: Any) -> None:
     guide = RegexGuide("[ab]{4}", host.vocabulary)
-    held = host.adapter._HELD
+    held = host.adapter._SAMPLERS
     gc.collect()
     before = len(held)
     sampler, chain = chain_of(host, guide)

@@ -14,7 +14,7 @@ from transformers import LogitsProcessor, LogitsProcessorList
 from trellm import ModelError, OptionError, Vocabulary
 from trellm.adapters import BitmaskBuffer, DeviceMasks, Session, allocate_bitmask, fill_bitmask
 from trellm.adapters.rows import TokenRows
-from trellm.adapters.session import packed
+from trellm.adapters.session import token_mask
 from trellm.adapters.transformers import GuideLogitsProcessor, HealedPrompts, vocabulary_for
 from trellm.guides import Guide, RegexGuide, tokens_of
 
@@ -244,8 +244,8 @@ def test_what_devices_and_buffers_refuse() -> None:
 def test_masks_of_tokens_go_with_their_vocabulary() -> None:
     vocabulary = Vocabulary.from_bytes()
     for token in range(200):
-        assert tokens_of(packed(vocabulary, frozenset([token]))) == [token]
-    assert packed(vocabulary, frozenset([7])) is packed(vocabulary, frozenset([7]))
+        assert tokens_of(token_mask(vocabulary, frozenset([token]))) == [token]
+    assert token_mask(vocabulary, frozenset([7])) is token_mask(vocabulary, frozenset([7]))
 
 
 def test_prompts_without_tokens(network: Network, tokenizer: Any) -> None:

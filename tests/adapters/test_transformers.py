@@ -17,7 +17,7 @@ from trellm.adapters.transformers import (
     GuideLogitsProcessor,
     HealedPrompts,
     heal,
-    masked,
+    mask_logits,
     vocabulary_for,
 )
 from trellm.guides import ChoiceGuide, JSONGuide, RegexGuide
@@ -195,7 +195,7 @@ def test_scores_of_any_kind_stay_as_they_are(dtype: torch.dtype) -> None:
     scores = torch.randn((3, 80)).to(dtype)[:, :70]
     before = scores.clone()
     allowed = np.random.default_rng(0).random((3, 96)) < 0.5
-    found, left = masked(scores, np.packbits(allowed, axis=1, bitorder="little").view(np.int32))
+    found, left = mask_logits(scores, np.packbits(allowed, axis=1, bitorder="little").view(np.int32))
     assert torch.equal(scores, before) and np.array_equal(left, found.float().amax(-1).numpy())
     assert torch.equal(found.double(), before.double().masked_fill(~torch.from_numpy(allowed[:, :70]), -torch.inf))
 

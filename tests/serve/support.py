@@ -9,17 +9,17 @@ from trellm.engine.options import Options
 from trellm.guides.limits import Meter, spend
 from trellm.sampling import SAMPLE_OPTIONS
 from trellm.serve import bodies
-from trellm.serve.bodies import KNOWN, MAX_MISTAKES, parse, place_in, whole
+from trellm.serve.bodies import KNOWN, MAX_MISTAKES, parse, place_in, read_whole
 from trellm.serve.cluster import router
-from trellm.serve.cluster.loading import described, loaded
+from trellm.serve.cluster.loading import pack_model, unpack_model
 from trellm.serve.cluster.replica import Replica, ReplicaRequest, ResponseStart
-from trellm.serve.cluster.router import PREFIX, SPARE, prefix_of, ranked
+from trellm.serve.cluster.router import MIN_LOAD_BOUND, PREFIX, prefix_of, ranked
 from trellm.serve.constraints import compiler, constraint
 from trellm.serve.constraints.compiler import (
     BURST,
     COPIES,
-    DOUBLED,
-    LONGER,
+    DOUBLING_DELAY,
+    LONG_DELAY,
     CompileQueue,
     ConstraintCompiler,
     RefusalCache,
@@ -28,15 +28,15 @@ from trellm.serve.constraints.compiler import (
 )
 from trellm.serve.constraints.constraint import ConstraintSpec
 from trellm.serve.constraints.structural_tags import FormatError, structural_guide
-from trellm.serve.dispatcher import AT_ONCE, CursorBatches
+from trellm.serve.dispatcher import MAX_NEWS, CursorBatches
 from trellm.serve.endpoints import chat, other
-from trellm.serve.endpoints.answers import ITEMS, LARGE, refused, while_connected, written
+from trellm.serve.endpoints.answers import ITEMS, LARGE, error_answer, serialize, while_connected
 from trellm.serve.endpoints.responses import ResponseItems
-from trellm.serve.errors import ApiError, of_any
+from trellm.serve.errors import ApiError, api_error
 from trellm.serve.guard import HEADER_BYTES, Guard
 from trellm.serve.hosting.manager import ModelManager
 from trellm.serve.hosting.shared import LARGE as LARGE_CHAT
-from trellm.serve.hosting.shared import KeptResponses, is_large
+from trellm.serve.hosting.shared import ResponseStore, is_large
 from trellm.serve.media.fetching import FetchError, is_public
 from trellm.serve.requests.chat import ChatRequest, CompletionRequest
 from trellm.serve.requests.fields import ConstraintFields
@@ -47,21 +47,21 @@ from trellm.serve.settings import keys_of
 from trellm.serve.telemetry import Metrics
 
 __all__ = [
-    "AT_ONCE",
     "BURST",
     "COPIES",
-    "DOUBLED",
+    "DOUBLING_DELAY",
     "HEAD",
     "HEADER_BYTES",
     "ITEMS",
     "KNOWN",
     "LARGE",
     "LARGE_CHAT",
-    "LONGER",
+    "LONG_DELAY",
     "MAX_MISTAKES",
+    "MAX_NEWS",
+    "MIN_LOAD_BOUND",
     "PREFIX",
     "SAMPLE_OPTIONS",
-    "SPARE",
     "ApiError",
     "ChatRequest",
     "CompileQueue",
@@ -75,7 +75,6 @@ __all__ = [
     "FormatError",
     "Guard",
     "JoiningTransport",
-    "KeptResponses",
     "Meter",
     "Metrics",
     "ModelManager",
@@ -85,36 +84,37 @@ __all__ = [
     "ReplicaRequest",
     "ResponseItems",
     "ResponseStart",
+    "ResponseStore",
     "ResponsesRequest",
     "Server",
     "Service",
     "TokenBucket",
+    "api_error",
     "bodies",
     "chat",
     "compiler",
-    "described",
+    "error_answer",
     "is_large",
     "is_public",
     "key_bytes",
     "keys_of",
     "listen",
-    "loaded",
     "make_guides_by",
-    "of_any",
     "other",
+    "pack_model",
     "parse",
     "place_in",
     "prefix_of",
     "ranked",
-    "refused",
+    "read_whole",
     "router",
+    "serialize",
     "spend",
     "structural_guide",
     "tuned_process",
+    "unpack_model",
     "while_connected",
-    "whole",
     "work_without_end",
-    "written",
 ]
 
 

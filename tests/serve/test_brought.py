@@ -198,7 +198,7 @@ def test_a_message_that_is_continued(server: Running) -> None:
 
 def test_effort_as_a_budget_of_thinking() -> None:
     def thought(**said: Any) -> Any:
-        return ChatRequest.model_validate({"model": "m", "messages": ASKED, **said}).thought
+        return ChatRequest.model_validate({"model": "m", "messages": ASKED, **said}).thinking_options
 
     assert thought() == ("auto", None)
     assert thought(reasoning_effort="none") == ("off", None)

@@ -22,7 +22,18 @@ from trellm.serve import Settings
 from trellm.serve import ray as public
 
 from .conftest import turned
-from .support import PREFIX, SPARE, Replica, ReplicaRequest, ResponseStart, described, loaded, prefix_of, ranked, router
+from .support import (
+    MIN_LOAD_BOUND,
+    PREFIX,
+    Replica,
+    ReplicaRequest,
+    ResponseStart,
+    pack_model,
+    prefix_of,
+    ranked,
+    router,
+    unpack_model,
+)
 
 TEXT = "the cat sat on the mat, and the dog sat on the cat. " * 3
 SETTINGS = Settings(name="zip", body_bytes=2000, compile_seconds=300)
@@ -162,9 +173,9 @@ def asked(model: Any, body: Any, ways: Any = (), *, path: str = "/v1/completions
             await answer(scope, receive, send)
         except asyncio.CancelledError:
             assert leave_after is not None
-        await turned(lambda: not replica._answering)  # nothing goes on for nobody
+        await turned(lambda: not replica._tasks)  # nothing goes on for nobody
         await replica.check_health()
-        await replica._life.__aexit__(None, None, None) if replica._life else None
+        await replica._lifespan.__aexit__(None, None, None) if replica._lifespan else None
         headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
         return sent[0]["status"], headers, b"".join(each.get("body", b"") for each in sent[1:]), handle
 
@@ -375,7 +386,7 @@ def test_keys_keep_their_replica_when_others_come_and_go() -> None:
 def test_a_replica_with_more_than_its_share_comes_later() -> None:
     home = ranked("key", dict.fromkeys("abcd", 0))[0]
     second = ranked("key", dict.fromkeys("abcd", 0))[1]
-    few = {**dict.fromkeys("abcd", 0), home: SPARE - 1}
+    few = {**dict.fromkeys("abcd", 0), home: MIN_LOAD_BOUND - 1}
     assert ranked("key", few)[0] == home, "a few requests cost a batch nothing"
     many = {**dict.fromkeys("abcd", 10), home: 20}
     assert ranked("key", many)[0] == second and ranked("key", many)[-1] == home
@@ -383,19 +394,19 @@ def test_a_replica_with_more_than_its_share_comes_later() -> None:
 
 
 def test_models_are_said_here_and_loaded_there(model: Any) -> None:
-    assert loaded(described(model)) is model
-    assert loaded(described(made_there)).vocabulary.tokens == model.vocabulary.tokens
-    assert described("Qwen/Qwen3-8B", dtype="bfloat16").arguments["dtype"] == "bfloat16"
-    assert described("Qwen/Qwen3-8B", weights="q8").arguments["weights"] == "q8"
-    assert described("Qwen/Qwen3-8B", kv_cache_dtype="float16").arguments["kv_cache_dtype"] == "float16"
-    assert described(None).loader is models.small
+    assert unpack_model(pack_model(model)) is model
+    assert unpack_model(pack_model(made_there)).vocabulary.tokens == model.vocabulary.tokens
+    assert pack_model("Qwen/Qwen3-8B", dtype="bfloat16").arguments["dtype"] == "bfloat16"
+    assert pack_model("Qwen/Qwen3-8B", weights="q8").arguments["weights"] == "q8"
+    assert pack_model("Qwen/Qwen3-8B", kv_cache_dtype="float16").arguments["kv_cache_dtype"] == "float16"
+    assert pack_model(None).loader is models.small
     with pytest.raises(OptionError, match="weights= need a model that is given by its name"):
-        described(None, weights="q8")
+        pack_model(None, weights="q8")
     for wrong, said in ((3, "a name or folder"), (model, "given by its name")):
         with pytest.raises(OptionError, match=said):
-            described(wrong, device=None if wrong == 3 else "cpu")
+            pack_model(wrong, device=None if wrong == 3 else "cpu")
     with pytest.raises(OptionError, match="must return a trellm model, not 3"):
-        loaded(lambda: 3)
+        unpack_model(lambda: 3)
 
 
 def test_what_is_wrong_is_said_before_ray_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -444,7 +455,7 @@ def test_the_rayservice_of_the_page_is_a_deployment(monkeypatch: pytest.MonkeyPa
     scale = replica.given["autoscaling_config"]
     assert (scale["min_replicas"], scale["max_replicas"], scale["target_ongoing_requests"]) == (1, 8, 32)
     assert settings == Settings(name="qwen", texts=4096, response_bytes=0) == replica.arguments[1] and tries == 3
-    assert replica.arguments[0] == described("Qwen/Qwen3-8B", device="cuda", dtype="bfloat16")
+    assert replica.arguments[0] == pack_model("Qwen/Qwen3-8B", device="cuda", dtype="bfloat16")
     assert replica.given["request_router_config"] == {"request_router_class": public.ROUTER}
     assert public.ROUTER.rpartition(".")[0] == router.__name__ and hasattr(router, "__getattr__")
     assert public.build({"replicas": 2}).arguments[0].given["num_replicas"] == 2

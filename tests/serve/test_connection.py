@@ -15,7 +15,7 @@ from starlette.requests import Request
 
 from ..thresholds import thresholds
 from .conftest import HANGS, until
-from .support import HEADER_BYTES, ApiError, Connection, Guard, Metrics, listen, refused, whole
+from .support import HEADER_BYTES, ApiError, Connection, Guard, Metrics, error_answer, listen, read_whole
 
 SOON = 0.2
 MAX = 1 << 16
@@ -39,9 +39,9 @@ class Echo:
         body = b""
         if scope["path"] == "/most":
             try:
-                body = await whole(Request(scope, receive), MAX)
+                body = await read_whole(Request(scope, receive), MAX)
             except ApiError as error:
-                await refused(error, scope["path"])(scope, receive, send)
+                await error_answer(error, scope["path"])(scope, receive, send)
                 return
         while scope["path"] not in ("/soon", "/most"):
             message = await receive()

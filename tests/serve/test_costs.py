@@ -126,14 +126,14 @@ def test_no_thread_is_begun_to_watch_a_compilation(server: Running) -> None:
         sys.setprofile(None)
         begun.append(threading.current_thread().name)
 
-    before = server.service.compiler.begun
+    before = server.service.compiler.started
     threading.setprofile(note)
     try:
         for length in (3, 4, 5):
             server.text("Write a word.", regex=f"[a-y]{{{length}}}", max_tokens=9)
     finally:
         threading.setprofile(None)
-    assert server.service.compiler.begun == before + 3
+    assert server.service.compiler.started == before + 3
     assert all(name.startswith(("trellm compiler", "trellm entering")) for name in begun)
 
 
@@ -230,7 +230,7 @@ def test_what_enters_while_all_is_cut_ends_too() -> None:
             async for _ in arrivals.pieces(is_quick=True):
                 raise AssertionError("there is no news")
         finally:
-            assert arrivals.is_over and line.writing == 0 and cancelled == [call]
+            assert arrivals.is_finished and line.writing == 0 and cancelled == [call]
 
     with pytest.raises(Cancelled):
         asyncio.run(end())

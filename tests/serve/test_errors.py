@@ -12,7 +12,7 @@ from trellm import LimitError, Limits, OptionError, Sample, Vocabulary
 from trellm.guides import RegexGuide
 
 from .conftest import Running
-from .support import KNOWN, ChatRequest, CompletionRequest, Options, of_any
+from .support import KNOWN, ChatRequest, CompletionRequest, Options, api_error
 
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
@@ -154,7 +154,7 @@ def test_the_pages_have_every_code() -> None:
 
 def test_what_the_engine_refuses_names_the_field() -> None:
     known = ChatRequest.model_fields.keys() & {each.name for each in (*fields(Options), *fields(Sample))}
-    lacking = [name for name in known if of_any(OptionError(f"{name}=3: a number")).error["param"] != name]
+    lacking = [name for name in known if api_error(OptionError(f"{name}=3: a number")).error["param"] != name]
     assert len(known) > 15 and not lacking, "add them to _OPTIONS of serve/errors.py"
 
 
@@ -316,7 +316,7 @@ def test_a_schema_that_is_too_large_is_told_with_its_place(server: Running) -> N
 def test_limits_are_named_as_the_server_has_them() -> None:
     with pytest.raises(LimitError) as refused:
         RegexGuide("(a|b){1,900}" * 3, Vocabulary.from_bytes(), limits=Limits(work=1000))
-    assert "raise --max-work of the server" in of_any(refused.value).error["message"]
+    assert "raise --max-work of the server" in api_error(refused.value).error["message"]
 
 
 @pytest.mark.parametrize(

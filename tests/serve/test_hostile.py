@@ -14,8 +14,8 @@ from uvicorn.protocols.http.flow_control import FlowControl
 
 from .conftest import HANGS, Running, turned
 from .support import (
-    AT_ONCE,
     MAX_MISTAKES,
+    MAX_NEWS,
     ApiError,
     ChatRequest,
     Connection,
@@ -211,12 +211,12 @@ def test_clients_that_read_nothing_are_not_waited_for(left: tuple[int, ...], res
     assert unread.is_aborted == is_aborted and len(unread.left) == 1
 
 
-@pytest.mark.parametrize(("logprobs", "most"), [(False, AT_ONCE), (AT_ONCE // 2 - 1, 2), (AT_ONCE * 9, 1)])
+@pytest.mark.parametrize(("logprobs", "most"), [(False, MAX_NEWS), (MAX_NEWS // 2 - 1, 2), (MAX_NEWS * 9, 1)])
 def test_what_has_long_waited_is_told_piece_by_piece(logprobs: int, most: int) -> None:
     """In smaller ones where a table comes with each token."""
     handle = SimpleNamespace(call=None, options=SimpleNamespace(logprobs=logprobs))
     waited: Any = CursorBatches(SimpleNamespace(handle=handle, read=list, check_all=lambda: None))  # type: ignore[arg-type]
-    waited.tell([(number, None) for number in range(most * 2 + 1)])
+    waited.add_news([(number, None) for number in range(most * 2 + 1)])
     waited.end()
 
     async def told() -> list[int]:

@@ -162,7 +162,7 @@ def test_a_model_that_runs_is_not_unloaded(size: int, monkeypatch: pytest.Monkey
     sources = {"a": Source(1), "b": Source(2)}
     with serving(sources, size + size // 2) as server, ThreadPoolExecutor(3) as pool:
         held = pool.submit(server.post, "/v1/completions", {**RUN, "model": "a", "guided_choice": ["xyz"]})
-        until(lambda: bool(server.service.compiler._works))
+        until(lambda: bool(server.service.compiler._compilations))
         other = pool.submit(text, server, "b")
         until(lambda: server.models.first.is_leaving)
         late = pool.submit(text, server, "a")

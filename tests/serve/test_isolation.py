@@ -123,14 +123,14 @@ def test_what_a_constraint_comes_to_is_found_within_the_time_of_its_compilation(
 
     async def run() -> None:
         made = compiler()
-        assert await made.made("compiled", lambda: "a", len) == "a" and 0 < made.taken("compiled") < 300
+        assert await made.compile("compiled", lambda: "a", len) == "a" and 0 < made.elapsed("compiled") < 300
         with pytest.raises(LimitError, match="more than 300 seconds"):
-            await made.made("words", forever, len, taken=300)
+            await made.compile("words", forever, len, elapsed=300)
         made.close()
 
     asyncio.run(run())
     body = {"model": "small", "regex": "[lmn]{3}"}
-    monkeypatch.setattr(server.service.compiler, "taken", lambda key: 1e9)
+    monkeypatch.setattr(server.service.compiler, "elapsed", lambda key: 1e9)
     assert server.error("/constraint", body)["code"] == "constraint_too_large"
     monkeypatch.undo()
     assert server.post("/constraint", body).status_code == 200
@@ -140,7 +140,7 @@ def test_a_compilation_that_never_ends_is_ended() -> None:
     async def run() -> None:
         made = compiler(compile_seconds=0.1)
         with pytest.raises(LimitError, match=r"more than 0\.1 seconds"):
-            await made.made("a", forever, lambda value: 1)
+            await made.compile("a", forever, lambda value: 1)
         made.close()
 
     asyncio.run(run())
@@ -159,9 +159,9 @@ def test_what_is_due_to_others_counts_as_time_that_a_compilation_takes() -> None
         settings = Settings(compile_seconds=0.5, compile_share=1e-7, compilers=1)
         made = ConstraintCompiler(settings, Metrics().of("small"), lambda: True, lambda: 10**9)
         with contextlib.suppress(LimitError):  # on a slow machine
-            assert await made.made("a", busy, lambda value: 1) == 7
+            assert await made.compile("a", busy, lambda value: 1) == 7
         with pytest.raises(LimitError, match=r"more than 0\.5 seconds"):
-            await made.made("b", lambda: 7, lambda value: 1)
+            await made.compile("b", lambda: 7, lambda value: 1)
         made.close()
 
     asyncio.run(asyncio.wait_for(run(), 60))
@@ -170,15 +170,15 @@ def test_what_is_due_to_others_counts_as_time_that_a_compilation_takes() -> None
 def test_a_compilation_that_nobody_waits_for_is_ended() -> None:
     async def run() -> None:
         made, has_begun = compiler(compilers=1), threading.Event()
-        ask = partial(made.made, "a", lambda: forever(has_begun.set), lambda value: 1)
+        ask = partial(made.compile, "a", lambda: forever(has_begun.set), lambda value: 1)
         waiting = [asyncio.create_task(ask()) for _ in range(2)]
         await turned(lambda: has_begun.is_set() and made._waiting == 2)
         waiting[0].cancel()
         await turned(lambda: made._waiting == 1)
         assert not waiting[1].done()
         waiting[1].cancel()
-        assert await made.made("b", lambda: 7, lambda value: 1) == 7  # the one thread is free again
-        assert not made._works
+        assert await made.compile("b", lambda: 7, lambda value: 1) == 7  # the one thread is free again
+        assert not made._compilations
         made.close()
 
     asyncio.run(asyncio.wait_for(run(), HANGS))
@@ -195,16 +195,16 @@ def test_what_is_kept_is_bounded_by_what_it_weighs_when_it_was_used_last() -> No
                 weighed.append(value)
                 return sizes[value]
 
-            assert await made.made(number, lambda: number, weigh) == number
+            assert await made.compile(number, lambda: number, weigh) == number
 
         for number in range(50):
             await ask(number)
-        assert weighed == [*range(50)] and len(made._kept) == 50
+        assert weighed == [*range(50)] and len(made._cache) == 50
         sizes[0] = 600  # it has grown, which is seen when it is used
         await ask(0)
-        assert list(made._kept) == [*range(10, 50), 0] and made._held == 1000
+        assert list(made._cache) == [*range(10, 50), 0] and made._held == 1000
         await ask(50)
-        assert list(made._kept) == [*range(11, 50), 0, 50] and made._held == 1000
+        assert list(made._cache) == [*range(11, 50), 0, 50] and made._held == 1000
         made.close()
 
     asyncio.run(run())
@@ -213,10 +213,10 @@ def test_what_is_kept_is_bounded_by_what_it_weighs_when_it_was_used_last() -> No
 def test_too_many_compilations_are_told_to_come_again() -> None:
     async def run() -> None:
         made = compiler(compiling=1)
-        first = asyncio.create_task(made.made("a", forever, lambda value: 1))
+        first = asyncio.create_task(made.compile("a", forever, lambda value: 1))
         await turned(lambda: made._waiting == 1)
         with pytest.raises(ApiError, match="being compiled") as caught:
-            await made.made("b", lambda: 7, lambda value: 1)
+            await made.compile("b", lambda: 7, lambda value: 1)
         assert caught.value.status == 429
         first.cancel()
         made.close()
@@ -233,7 +233,7 @@ def test_what_is_kept_has_a_weight() -> None:
             return lambda: times.append(number) or number
 
         for number in (1, 2, 1, 3, 1, 2):
-            await made.made(number, make(number), lambda value: 4)
+            await made.compile(number, make(number), lambda value: 4)
         made.close()
         return times
 
@@ -245,16 +245,16 @@ def test_what_was_asked_for_once_is_forgotten_where_there_is_nothing_to_do() -> 
         made = compiler(kept_bytes=1600)
 
         async def ask(number: int) -> None:
-            assert await made.made(number, lambda: number, lambda value: 40) == number
+            assert await made.compile(number, lambda: number, lambda value: 40) == number
 
         for number in (*range(10), 3, 7, 5, 3):
             await ask(number)
         assert not made.is_busy and made._held == 400
         made.forget()
-        assert list(made._kept) == [5, 3] and made._held == 80, "a sixteenth of the room, of what was asked for again"
+        assert list(made._cache) == [5, 3] and made._held == 80, "a sixteenth of the room, of what was asked for again"
         await ask(0)
         made.forget()
-        assert list(made._kept) == [5, 3]
+        assert list(made._cache) == [5, 3]
         made.close()
 
     asyncio.run(run())
@@ -307,7 +307,7 @@ def test_refusals_are_remembered() -> None:
         made = compiler()
         for _ in range(3):
             with pytest.raises(PatternError):
-                await made.made("a", make, lambda value: 1)
+                await made.compile("a", make, lambda value: 1)
         made.close()
 
     asyncio.run(run())
@@ -395,7 +395,7 @@ def test_whoever_comes_while_a_server_drains_is_answered(monkeypatch: pytest.Mon
 
     asking, ending = threading.Thread(target=ask), threading.Thread(target=lambda: next(servers, None))
     asking.start()
-    until(lambda: bool(server.service.compiler._works))
+    until(lambda: bool(server.service.compiler._compilations))
     ending.start()
     until(lambda: server.models.is_draining)
     time.sleep(0.3)  # in which a server that waits for nobody would be gone
@@ -435,7 +435,7 @@ def test_what_outlasts_draining_ends_with_an_error(monkeypatch: pytest.MonkeyPat
     for thread in threads:
         thread.start()
     service = server.service
-    until(lambda: service.dispatcher.writing == 16 and bool(service.compiler._works))
+    until(lambda: service.dispatcher.writing == 16 and bool(service.compiler._compilations))
     server.http.close()
     with contextlib.suppress(StopIteration):
         next(servers)

@@ -139,7 +139,7 @@ def test_a_compilation_that_never_ends_takes_nobody_with_it(server: Running, mon
         late = threads.submit(httpx.post, f"{server.url}{TEXT}", json=body, timeout=HANGS)
         assert has_begun.wait(HANGS)
         assert server.text("a", max_tokens=2) and not late.done()
-        for work in server.service.compiler._works.values():
+        for work in server.service.compiler._compilations.values():
             work._end()  # which its timer would call
         assert late.result().status_code == 400
     assert late.result().json()["error"]["code"] == "constraint_too_large"

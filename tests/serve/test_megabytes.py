@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ..thresholds import thresholds
 from ..watching import in_thread, watched
 from .conftest import HANGS, Running, until
-from .support import ITEMS, LARGE, LARGE_CHAT, ConstraintFields, bodies, chat, is_large, other, written
+from .support import ITEMS, LARGE, LARGE_CHAT, ConstraintFields, bodies, chat, is_large, other, serialize
 
 CHAT = {"model": "small", "messages": [{"role": "user", "content": "Hello."}], "seed": 3}
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -23,22 +23,22 @@ LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, 
 @settings(max_examples=40)
 @given(st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20))
 def test_what_is_written_in_parts_is_the_same_json(value: Any) -> None:
-    assert json.loads(b"".join(written(value))) == value
+    assert json.loads(b"".join(serialize(value))) == value
 
 
 def test_long_lists_are_written_some_items_at_a_time() -> None:
     value = {"a": [[0] * 20 for _ in range(ITEMS * 40 + 1)], "b": {}, "c": [], "d": {"e\u2028": list(range(ITEMS * 3))}}
-    parts = list(written(value))
+    parts = list(serialize(value))
     assert json.loads(b"".join(parts)) == value
     assert max(map(len, parts)) < ITEMS * 50
     with pytest.raises(ValueError, match="not JSON compliant"):
-        list(written([math.nan] * 999))
+        list(serialize([math.nan] * 999))
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
 def test_many_texts_with_their_scores(server: Running, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The texts are those that are told one by one, in order; their tables are made in other threads."""
-    makers = watched(monkeypatch, chat, "of_chat", in_thread)
+    makers = watched(monkeypatch, chat, "chat_scores", in_thread)
     body: dict[str, Any] = CHAT | {"n": 16, "max_tokens": 24, "min_tokens": 24}
     scores: dict[str, Any] = {"logprobs": True, "top_logprobs": 20}
     if path == "/v1/completions":

@@ -109,8 +109,8 @@ def test_reasoning_tokens_of_harmony() -> None:
 def test_reasoning_tokens_of_an_answer(server: Running) -> None:
     """Whole and streamed, of chats and responses, where the model thinks."""
     service = server.service
-    usual = service.form
-    service.form = tool_calls.ToolCallFormat(
+    usual = service.tool_format
+    service.tool_format = tool_calls.ToolCallFormat(
         tool_calls.FORMATS["hermes"], service.model.tokenizer, service.model.vocabulary, thinks=True
     )
     try:
@@ -126,7 +126,7 @@ def test_reasoning_tokens_of_an_answer(server: Running) -> None:
         usage = server.post("/v1/responses", body).json()["usage"]
         assert 0 < usage["output_tokens_details"]["reasoning_tokens"] <= usage["output_tokens"]
     finally:
-        service.form = usual
+        service.tool_format = usual
     plain = server.post("/v1/chat/completions", {**chat, "trellm": {}}).json()["usage"]
     assert plain["completion_tokens_details"] == {"reasoning_tokens": 0}
 

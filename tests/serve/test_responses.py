@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from trellm.serve import tool_calls
 
 from .conftest import Running
-from .support import ApiError, KeptResponses, ResponseItems, ResponsesRequest
+from .support import ApiError, ResponseItems, ResponsesRequest, ResponseStore
 from .test_calling import ASK, SCHEMAS
 from .test_openai import ORDER, Order
 
@@ -148,12 +148,12 @@ def test_an_answer_of_no_text(server: Running) -> None:
 def test_thinking_that_is_cut_has_no_message() -> None:
     for is_cut, kinds in ((True, ["reasoning"]), (False, ["reasoning", "message"])):
         items, other = ResponseItems(), ResponseItems()
-        for _ in items.of_message(tool_calls.ParsedMessage(None, "Hm", ()), is_cut=is_cut):
+        for _ in items.add_message(tool_calls.ParsedMessage(None, "Hm", ()), is_cut=is_cut):
             pass
-        for _ in (*other.add(tool_calls.ReasoningDelta("Hm")), *other.last(is_cut=is_cut)):
+        for _ in (*other.add(tool_calls.ReasoningDelta("Hm")), *other.close(is_cut=is_cut)):
             pass
-        assert [item["type"] for item in items.found] == [item["type"] for item in other.found] == kinds
-        assert items.found[-1]["status"] == ("incomplete" if is_cut else "completed")
+        assert [item["type"] for item in items.output] == [item["type"] for item in other.output] == kinds
+        assert items.output[-1]["status"] == ("incomplete" if is_cut else "completed")
 
 
 def test_items_that_come_back() -> None:
@@ -208,8 +208,8 @@ def test_items_of_all_kinds() -> None:
         + [each.format("output_text") for each in text]
         + [*call, "output_item.done"]
     )
-    assert [item["status"] for item in items.found] == ["completed"] * 3
-    assert items.found[2]["arguments"] == "{}"
+    assert [item["status"] for item in items.output] == ["completed"] * 3
+    assert items.output[2]["arguments"] == "{}"
 
 
 @pytest.mark.parametrize(
@@ -317,25 +317,25 @@ def test_the_query_of_a_kept_response_is_read(server: Running, method: str, quer
 def test_the_responses_used_last_are_kept() -> None:
     made = [{"id": f"resp_{number}", "output": []} for number in range(8)]
     size = len(json.dumps(made[0])) + len(json.dumps([{"text": "a" * 100}])) + 256
-    kept = KeptResponses(4 * size + 8)
+    kept = ResponseStore(4 * size + 8)
     for response in made[:4]:
-        kept.keep(response, [{"text": "a" * 100}], 1 << 20)
+        kept.store(response, [{"text": "a" * 100}], 1 << 20)
     assert json.loads(kept.conversation("resp_0")) == [{"text": "a" * 100}]
-    kept.keep(made[4], [{"text": "a" * 100}], 1 << 20)
+    kept.store(made[4], [{"text": "a" * 100}], 1 << 20)
     assert kept.response("resp_0") == made[0], "it was used"
     with pytest.raises(ApiError, match="no response 'resp_1'"):
         kept.conversation("resp_1")
     kept.forget("resp_0")
-    kept.keep(made[5], [{"text": "a" * 100}], 1 << 20)
+    kept.store(made[5], [{"text": "a" * 100}], 1 << 20)
     assert [kept.response(f"resp_{number}")["id"] for number in (2, 3, 4, 5)]
-    kept.keep(made[6], [{"text": "a" * 10000}], 1 << 20)
+    kept.store(made[6], [{"text": "a" * 10000}], 1 << 20)
     with pytest.raises(ApiError, match="no response 'resp_6'"):
         kept.response("resp_6")
     assert kept.response("resp_5") == made[5], "what is too large by itself takes nobody's room"
-    short = KeptResponses(1 << 20)
-    assert short.keep(made[0], [], 100) and not short.keep(made[1], [{"text": "a" * 100}], 100)
-    none = KeptResponses(0)
-    none.keep(made[0], [], 1 << 20)
+    short = ResponseStore(1 << 20)
+    assert short.store(made[0], [], 100) and not short.store(made[1], [{"text": "a" * 100}], 100)
+    none = ResponseStore(0)
+    none.store(made[0], [], 1 << 20)
     with pytest.raises(ApiError, match="keeps no responses"):
         none.response("resp_0")
 

@@ -33,7 +33,7 @@ class Clock:
         for _ in range(round(seconds * 1000)):
             self.now += 1e-3
             self.worked += 1e-3
-            made.breathe()
+            made.throttle()
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_the_more_wait_for_compilation_the_more_it_has() -> None:
     async def run(writing: int, waiting: int) -> None:
         made = ConstraintCompiler(Settings(compile_share=0.3), Metrics().of("small"), writing=lambda: writing)
         is_free = threading.Event()
-        several = [asyncio.create_task(made.made(0, is_free.wait, lambda _: 1)) for _ in range(waiting)]
+        several = [asyncio.create_task(made.compile(0, is_free.wait, lambda _: 1)) for _ in range(waiting)]
         await turned(lambda: made._waiting == waiting)
         shares.append(made._share())
         is_free.set()
@@ -118,7 +118,7 @@ def test_a_long_piece_of_work_that_does_not_look_is_made_up_for(clock: Clock) ->
     made.begin(lambda: False)
     clock.now += 1.1
     clock.worked += 1.1
-    made.breathe()
+    made.throttle()
     assert clock.now == pytest.approx(1.1 + (1.1 - 0.1) / 0.2, rel=0.05)
 
 
@@ -127,7 +127,7 @@ def test_who_is_not_waited_for_waits_no_more(clock: Clock) -> None:
     made.begin(lambda: clock.slept > 0.5)
     clock.now += 10.0
     clock.worked += 10.0
-    made.breathe()
+    made.throttle()
     assert clock.slept == pytest.approx(0.5, abs=2 * compiler.LONGEST)
 
 

@@ -18,8 +18,8 @@ def test_what_was_asked_for_weighs_as_well() -> None:
     async def run() -> None:
         made = ConstraintCompiler(Settings(kept_bytes=100_000), Metrics().of("small"))
         for number in range(50):
-            await made.made((str(number) * 1000, ConstraintSpec("regex", "a" * 1000)), lambda: 7, lambda value: 1)
-        assert 5 < len(made._kept) < 50 and made._held <= 100_000
+            await made.compile((str(number) * 1000, ConstraintSpec("regex", "a" * 1000)), lambda: 7, lambda value: 1)
+        assert 5 < len(made._cache) < 50 and made._held <= 100_000
         made.close()
 
     asyncio.run(run())
