@@ -218,7 +218,7 @@ def test_what_enters_while_all_is_cut_ends_too() -> None:
 
     async def end() -> None:
         cancelled: list[Any] = []
-        engine: Any = SimpleNamespace(watch=lambda _: None)
+        engine: Any = SimpleNamespace(watch=lambda _: None, is_closed=False)
         metrics: Any = None
         line = dispatcher.Dispatcher(engine, metrics)
         line.cut()
