@@ -105,7 +105,7 @@ def part_of(module: Module) -> str:
 ROOMS: dict[Module, tuple[str, ...]] = {
     ("guides",): (
         *("graph", "chart", "automata", "regex", "explain", "lift", "quoting", "json_schema", "grammar", "distinct"),
-        *("pictures", "healing", "goals", "tagged"),
+        *("pictures", "healing", "required_content", "tagged"),
     ),
     ("engine",): (
         *("media", "memory", "sending", "search", "downloads", "models", "prompts", "decode", "exact_sampling"),
