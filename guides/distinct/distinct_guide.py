@@ -51,10 +51,10 @@ class DistinctGuide(RememberingGuide):
         self._within: PlaceClass | None = None
         self._own_keys = count(NO_SIGNATURE - 1, -1)
 
-    def _forget(self, compaction: object) -> None:
+    def _forget(self, result: object) -> None:
         self._settled.forget_signatures()
         self._forget_lacks()
-        super()._forget(compaction)
+        super()._forget(result)
 
     # Masks
 
