@@ -14,7 +14,7 @@ import numpy as np
 
 from .locks import new_lock
 
-Given = ParamSpec("Given")
+Arguments = ParamSpec("Arguments")
 Value = TypeVar("Value")
 
 SHARE = 16
@@ -23,20 +23,20 @@ _PLAIN = frozenset((int, bool, float, bytes, type(None)))
 _OBJECT, _REFERENCE, _PAIR = 56, 8, 128
 
 
-def cached(most: int, most_bytes: int) -> Callable[[Callable[Given, Value]], Callable[Given, Value]]:
+def cached(most: int, most_bytes: int) -> Callable[[Callable[Arguments, Value]], Callable[Arguments, Value]]:
     """Cache the results of a function of hashable arguments, the last `most` ones, as `functools.lru_cache` does.
 
     most_bytes: if results and arguments added since the last clearing exceed this, the cache is cleared but for the
     newest
     """
 
-    def decorate(make: Callable[Given, Value]) -> Callable[Given, Value]:
+    def decorate(make: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
         total = 0
         lock = new_lock()
 
         @lru_cache(maxsize=most)
         @wraps(make)
-        def once(*args: Given.args, **kwargs: Given.kwargs) -> Value:
+        def wrapper(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
             nonlocal total
             value = make(*args, **kwargs)
             weight = held_bytes((args, value), most_bytes)
@@ -44,45 +44,45 @@ def cached(most: int, most_bytes: int) -> Callable[[Callable[Given, Value]], Cal
                 total += weight
                 if total > most_bytes:
                     total = weight
-                    once.cache_clear()
+                    wrapper.cache_clear()
             return value
 
-        return cast("Callable[Given, Value]", once)
+        return cast("Callable[Arguments, Value]", wrapper)
 
     return decorate
 
 
 def cached_growing(
     most: int, most_bytes: int, weigh: Callable[[Any], int] = attrgetter("held_bytes")
-) -> Callable[[Callable[Given, Value]], Callable[Given, Value]]:
+) -> Callable[[Callable[Arguments, Value]], Callable[Arguments, Value]]:
     """Cache as `cached` does, for results that grow while they are used.
 
     weigh: estimates the bytes that a result holds now; called for all results whenever a sixteenth of them is new
     """
 
-    def decorate(make: Callable[Given, Value]) -> Callable[Given, Value]:
-        known: list[tuple[Value, int]] = []
+    def decorate(make: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
+        entries: list[tuple[Value, int]] = []
         lock = new_lock()
         new = 0
 
         @lru_cache(maxsize=most)
         @wraps(make)
-        def once(*args: Given.args, **kwargs: Given.kwargs) -> Value:
+        def wrapper(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
             nonlocal new
             value = make(*args, **kwargs)
             entry = value, held_bytes(args, most_bytes)
             with lock:
-                known.append(entry)
+                entries.append(entry)
                 new += 1
-                if SHARE * new < len(known) <= most:
+                if SHARE * new < len(entries) <= most:
                     return value
                 new = 0
-                if len(known) > most or sum(weigh(each) + given for each, given in known) > most_bytes:
-                    known[:] = [entry]
-                    once.cache_clear()
+                if len(entries) > most or sum(weigh(each) + size for each, size in entries) > most_bytes:
+                    entries[:] = [entry]
+                    wrapper.cache_clear()
             return value
 
-        return cast("Callable[Given, Value]", once)
+        return cast("Callable[Arguments, Value]", wrapper)
 
     return decorate
 

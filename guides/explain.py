@@ -90,10 +90,10 @@ class _Reader:
     def _open_nodes(self, state: int) -> Iterator[Site]:
         """Yield the nodes of a state's items, each with the return set of its rule."""
         words, lo, hi = self._chart.words, self._chart.states.item(state, LO), self._chart.states.item(state, HI)
-        own = words.item(lo + OWN_RETURN_SET)
+        return_set = words.item(lo + OWN_RETURN_SET)
         for at in range(lo + HEADER, hi, ITEM):
             origin = words.item(at + ITEM_ORIGIN)
-            yield words.item(at + ITEM_NODE), own if origin == SELF else origin
+            yield words.item(at + ITEM_NODE), return_set if origin == SELF else origin
 
     def _returns(self, return_set: int, rule: int) -> Iterator[Site]:
         """Yield the nodes that a rule returns to, each with the return set of that node's own rule."""
@@ -262,12 +262,12 @@ def _next_text(automaton: TableAutomaton, state: int, vocabulary: Vocabulary | N
     if len(forced) > 1:
         return quoted(forced)
     ranges = next_characters(automaton, state)
-    said = [describe(ranges)] if ranges else []
+    parts = [describe(ranges)] if ranges else []
     if _takes_marker(automaton, state):
         named = {} if vocabulary is None else marker_names(vocabulary)
         allowed = [name for name, data in named.items() if automaton.read(state, data) != DEAD]
-        said += allowed if 0 < len(allowed) <= MAX_TOKENS else ["a special token"]
-    return " or ".join(said) or None
+        parts += allowed if 0 < len(allowed) <= MAX_TOKENS else ["a special token"]
+    return " or ".join(parts) or None
 
 
 def _takes_marker(automaton: TableAutomaton, state: int) -> bool:

@@ -26,7 +26,7 @@ class FreeGuide(StateTableGuide, Drawable):
     def __init__(self, vocabulary: Vocabulary) -> None:
         super().__init__(vocabulary)
         self._made_of = {"vocabulary": vocabulary}
-        self._every: Mask = self._tables.pack(True) | self._tables.eos_words
+        self._full_mask: Mask = self._tables.pack(True) | self._tables.eos_words
 
     def __repr__(self) -> str:
         return f"FreeGuide({self._vocabulary!r})"
@@ -35,7 +35,7 @@ class FreeGuide(StateTableGuide, Drawable):
         return check_state(state, self.start + 1)
 
     def _compute_mask(self, state: int) -> Mask:
-        return self._every if state == self.start else np.zeros(self._tables.words, np.uint32)
+        return self._full_mask if state == self.start else np.zeros(self._tables.words, np.uint32)
 
     def advance(self, state: int, token: int) -> int:
         """Return the only state, or DEAD after a token that has no bytes and is not EOS."""
@@ -65,7 +65,7 @@ class FreeGuide(StateTableGuide, Drawable):
         """Return all tokens and EOS if a token is left, else EOS: uint32 [ceil(V / 32)]."""
         if not _is_alive(state):
             return np.zeros(self._tables.words, np.uint32)
-        return self._every.copy() if check_left(left) > 0 else self._tables.eos_words.copy()
+        return self._full_mask.copy() if check_left(left) > 0 else self._tables.eos_words.copy()
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
         """See `guides.healing.TrieGuide`."""
@@ -91,7 +91,7 @@ class FreeGuide(StateTableGuide, Drawable):
     def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
         """Draw the only state with its loop over every byte; `tokens` adds all allowed tokens."""
         states_of(max_states)
-        note = tokens_in(self._every, self._vocabulary) if check_bool(tokens, "tokens") else ""
+        note = tokens_in(self._full_mask, self._vocabulary) if check_bool(tokens, "tokens") else ""
         return Picture((PictureNode("0", "final", note),), (Arrow(0, 0, "any byte"),))
 
     def describe(self, state: int) -> str:

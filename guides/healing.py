@@ -100,7 +100,7 @@ class Crossings:
         pieces = self._last_pieces(ids)
         left = self._cuts.get(pieces)
         if left is None:
-            left = self._left(pieces)
+            left = self._count_to_cut(pieces)
             if len(self._cuts) >= MAX_CUTS:
                 self._cuts.clear()
             self._cuts[pieces] = left
@@ -111,7 +111,7 @@ class Crossings:
         left = self._cuts.get(self._last_pieces(ids))
         return None if left is None else len(ids) - left
 
-    def _left(self, pieces: tuple[bytes, ...]) -> int:
+    def _count_to_cut(self, pieces: tuple[bytes, ...]) -> int:
         """Return the number of trailing tokens to cut."""
         data = np.frombuffer(b"".join(pieces), np.uint8)
         ends = np.empty(len(data), np.int32)
@@ -257,10 +257,10 @@ class AlignedGuide(StateTableGuide, Drawable):
         state, data = self._check(state), check_bytes(data)
         if state == DEAD:
             return DEAD
-        beyond = self._is_beyond(state)
-        rest = b"" if beyond else self.tail[state:]
+        is_beyond = self._is_beyond(state)
+        rest = b"" if is_beyond else self.tail[state:]
         if len(data) >= len(rest):
-            begin = state - len(self.tail) if beyond else self.child.start
+            begin = state - len(self.tail) if is_beyond else self.child.start
             return self._moved(self.child.read(begin, data[len(rest) :])) if data.startswith(rest) else DEAD
         after = state + len(data)
         if not rest.startswith(data):

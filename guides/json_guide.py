@@ -54,7 +54,7 @@ MAX_LINES = 12
 """Lines shown per part of a schema in a picture."""
 
 
-Given = tuple[dict[str, Any] | bool | str, dict[str, Any]]
+SchemaSource = tuple[dict[str, Any] | bool | str, dict[str, Any]]
 """A schema and its resources."""
 
 
@@ -63,14 +63,14 @@ class EnforcedSchema(NamedTuple):
 
     watch: the positions whose values must be remembered
     left_out: reasons of the keywords left out, by JSON pointer
-    given: the original schema and resources
+    source: the original schema and resources
     formats: whether the standard formats are enforced
     """
 
     schema: CompiledSchema
     watch: WatchedRepeats
     left_out: dict[str, str]
-    given: Given
+    source: SchemaSource
     formats: bool
 
 
@@ -100,7 +100,7 @@ class JSONGuide(LiftedGuide, Drawable):
     mutated.
     """
 
-    compiled_from: tuple[Given, SchemaOptions, dict[str, Quote], Form, Unenforced]
+    compiled_from: tuple[SchemaSource, SchemaOptions, dict[str, Quote], Form, Unenforced]
 
     def __new__(
         cls,
@@ -126,9 +126,9 @@ class JSONGuide(LiftedGuide, Drawable):
         contexts = check_mapping(contexts, "contexts", "names to texts")
         form = Form(order, Spacing(whitespace, indent), escapes, spelling)
         options = SchemaOptions(formats=formats, max_cases=max_cases)
-        given = (dict(schema) if isinstance(schema, Mapping) else schema, dict(resources or {}))
+        source = (dict(schema) if isinstance(schema, Mapping) else schema, dict(resources or {}))
         # Strings are immutable and cache their hash: the text of a large schema is not hashed again.
-        text = schema if type(schema) is str and not resources else _text(given)
+        text = schema if type(schema) is str and not resources else _text(source)
         quotes = {name: Quote.of(context) for name, context in (contexts or {}).items()}
         key = (_short(text), form, options, tuple(quotes.items()), unenforced, Limits.of(limits), id(vocabulary))
         known = remembered.get(key)
@@ -136,15 +136,15 @@ class JSONGuide(LiftedGuide, Drawable):
             check_cancelled()
             return known
         # A private copy, which the caller cannot mutate
-        own = marshal.loads(text) if isinstance(text, bytes) else given
+        private = marshal.loads(text) if isinstance(text, bytes) else source
         with Meter(limits):
-            found = _enforceable(own, options, quotes, form, unenforced)
+            found = _enforceable(private, options, quotes, form, unenforced)
             kind: Any = WatchingJSONGuide if found.watch.any else JSONGuide
             guide: JSONGuide = super().__new__(kind)
             guide.begin(found, form, vocabulary)
-        guide.compiled_from = own, options, quotes, form, unenforced
+        guide.compiled_from = private, options, quotes, form, unenforced
         guide._made_of = {
-            **dict(zip(("schema", "resources"), own, strict=True)),
+            **dict(zip(("schema", "resources"), private, strict=True)),
             **{"vocabulary": vocabulary, "order": order, "whitespace": whitespace, "indent": indent},
             **{"escapes": escapes, "spelling": spelling, "formats": formats, "max_cases": max_cases},
             **{"contexts": quotes, "unenforced": unenforced, "limits": limits},
@@ -174,7 +174,7 @@ class JSONGuide(LiftedGuide, Drawable):
         self.schema = schema
         self._formats = found.formats
         self._left_out = found.left_out
-        self._final_check = FinalCheck(*_loaded(found.given), found.left_out) if found.left_out else None
+        self._final_check = FinalCheck(*_loaded(found.source), found.left_out) if found.left_out else None
         self._schema_bytes = 0
         tables = VocabularyTables.of(vocabulary)
         # Precomputed once per vocabulary, as almost all schemas need the mask of plain string characters.
@@ -300,16 +300,16 @@ def meaning_of(
 
 
 def _enforceable(
-    given: Given, options: SchemaOptions, quotes: dict[str, Quote], form: Form, unenforced: Unenforced
+    source: SchemaSource, options: SchemaOptions, quotes: dict[str, Quote], form: Form, unenforced: Unenforced
 ) -> EnforcedSchema:
     """Compile the schema, without the keywords that cannot be enforced if `unenforced` is "allow"."""
-    value, resources = given
+    value, resources = source
     left_out: dict[str, str] = {}
     while True:
         try:
             schema = CompiledSchema(value, dict(resources), options, contexts=quotes)
             schema.check_has_instance()
-            return EnforcedSchema(schema, check(schema, form), left_out, given, options.formats)
+            return EnforcedSchema(schema, check(schema, form), left_out, source, options.formats)
         except (SchemaError, LimitError) as error:
             pointer = separable(error.pointer or "") if unenforced == "allow" else None
             left = None if pointer is None else without(parsed(value), pointer)
@@ -325,13 +325,13 @@ def _note(lines: Sequence[str]) -> str:
     return "\n".join([*(shortened(line.strip()) for line in shown), *more])
 
 
-def _loaded(given: tuple[Any, dict[str, Any]]) -> tuple[Any, dict[str, Any]]:
+def _loaded(source: tuple[Any, dict[str, Any]]) -> tuple[Any, dict[str, Any]]:
     """Parse the schema if it is JSON text."""
-    schema, resources = given
-    return (json.loads(schema, parse_int=_whole) if isinstance(schema, str) else schema), resources
+    schema, resources = source
+    return (json.loads(schema, parse_int=_integer) if isinstance(schema, str) else schema), resources
 
 
-def _whole(digits: str) -> int:
+def _integer(digits: str) -> int:
     """Convert digits of any length: int() refuses more than 4,300 digits."""
     return int(digits) if len(digits) < 4000 else int(Decimal(digits))
 
@@ -339,7 +339,7 @@ def _whole(digits: str) -> int:
 def _value_of(text: str) -> Any:
     """Parse JSON text. Raises OptionError, LimitError."""
     try:
-        return json.loads(text, parse_int=_whole)
+        return json.loads(text, parse_int=_integer)
     except RecursionError:
         raise _too_deep() from None
     except ValueError as error:

@@ -123,11 +123,11 @@ def enough_iff_distance(guide: Guide, state: int, left: int) -> None:
     fits: Any = getattr(guide, "fits", None)
     enough: Any = getattr(guide, "enough", None)
     found = None if enough is None else enough(state, left)
-    said = [] if fits is None else [fits(state, left)]
-    said += [] if enough is None else [found is not None]
+    fit = [] if fits is None else [fits(state, left)]
+    fit += [] if enough is None else [found is not None]
     distance = guide.distance(state)
-    if any(each != (distance <= left) for each in said) or (found is not None and not distance <= found <= left):
-        raise LawBroken(f"state {state}, {left} left: the distance is {distance}, fits and enough say {said}, {found}")
+    if any(each != (distance <= left) for each in fit) or (found is not None and not distance <= found <= left):
+        raise LawBroken(f"state {state}, {left} left: the distance is {distance}, fits and enough say {fit}, {found}")
 
 
 def fits_iff_distance(guide: Guide, state: int, left: int, tokens: Sequence[int]) -> None:
@@ -172,20 +172,20 @@ def same_by_any_tokens(guide: Guide, text: bytes, random: Random, ways: int = 3)
 def closes_in_time(guide: Guide, budget: int, random: Random) -> None:
     """Law: with a budget of at least the distance, `mask_within` always offers a token until the text is complete."""
     state = guide.start
-    taken: list[int] = []
+    tokens: list[int] = []
     for left in range(budget, 0, -1):
         choices = tokens_of(mask_within(guide, state, left))
         if not choices:
-            raise LawBroken(f"no token is offered after {taken}, with {left} of {budget} left")
+            raise LawBroken(f"no token is offered after {tokens}, with {left} of {budget} left")
         token = random.choice(choices)
         if token in guide.vocabulary.eos_ids:
             break
         state = guide.advance(state, token)
-        taken.append(token)
+        tokens.append(token)
         if guide.distance(state) > left - 1:
-            raise LawBroken(f"after {taken} the distance is {guide.distance(state)}, with {left - 1} left")
+            raise LawBroken(f"after {tokens} the distance is {guide.distance(state)}, with {left - 1} left")
     if not guide.is_accepting(state):
-        raise LawBroken(f"{taken} is not complete at the end of its budget of {budget}")
+        raise LawBroken(f"{tokens} is not complete at the end of its budget of {budget}")
 
 
 def does_not_remember(make: Callable[[], Guide], *, seed: int = 0, texts: int = 6, tokens: int = 12) -> None:
@@ -193,10 +193,10 @@ def does_not_remember(make: Callable[[], Guide], *, seed: int = 0, texts: int = 
     random = Random(seed)
     one, other = make(), make()
     paths = [[token for _, token in walk(one, random, tokens)][:-1] for _ in range(texts)]
-    forward = [_told(one, path) for path in paths]
-    backward = [_told(other, path) for path in reversed(paths)][::-1]
-    for path, told, told_otherwise in zip(paths, forward, backward, strict=True):
-        if told != told_otherwise:
+    forward = [_answers(one, path) for path in paths]
+    backward = [_answers(other, path) for path in reversed(paths)][::-1]
+    for path, answers, other_answers in zip(paths, forward, backward, strict=True):
+        if answers != other_answers:
             raise LawBroken(f"what is said of tokens {path} depends on what was asked before")
 
 
@@ -260,7 +260,7 @@ def allows(mask: Mask, token: int) -> bool:
     return bool(mask[token >> 5] >> np.uint32(token & 31) & 1)
 
 
-def _told(guide: Guide, path: Sequence[int]) -> tuple[object, ...]:
+def _answers(guide: Guide, path: Sequence[int]) -> tuple[object, ...]:
     state = guide.start
     for token in path:
         state = guide.advance(state, token)

@@ -25,7 +25,7 @@ class _State:
 
 
 _locks: dict[int, weakref.ref[Any]] = {}
-_taken: dict[int, Any] = {}
+_held: dict[int, Any] = {}
 
 
 def new_lock() -> Any:
@@ -51,15 +51,15 @@ def is_held(lock: Any) -> bool:
 _compiling: Any = getattr(global_compiler_lock, "_lock", None) or new_lock()
 
 
-def _take_all() -> None:
+def _acquire_all() -> None:
     """Take every lock. On a busy lock, release all others before waiting for it, so that no deadlock can occur."""
     while True:
-        busy = next((lock for lock in _every_lock() if not _took(lock)), None)
+        busy = next((lock for lock in _every_lock() if not _try_lock(lock)), None)
         if busy is None:
             return
-        _let_all_go()
+        _release_all()
         busy.acquire()
-        _taken[id(busy)] = busy
+        _held[id(busy)] = busy
 
 
 def _every_lock() -> list[Any]:
@@ -78,20 +78,20 @@ def _locks_of_properties() -> list[Any]:
     return [lock for lock in locks if lock is not None]
 
 
-def _took(lock: Any) -> bool:
+def _try_lock(lock: Any) -> bool:
     """Take the lock without blocking, unless it is taken already; return False if it is busy."""
-    if id(lock) in _taken:
+    if id(lock) in _held:
         return True
     if not lock.acquire(blocking=False):
         return False
-    _taken[id(lock)] = lock
+    _held[id(lock)] = lock
     return True
 
 
-def _let_all_go() -> None:
-    while _taken:
-        _taken.popitem()[1].release()
+def _release_all() -> None:
+    while _held:
+        _held.popitem()[1].release()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_take_all, after_in_parent=_let_all_go, after_in_child=_let_all_go)
+    os.register_at_fork(before=_acquire_all, after_in_parent=_release_all, after_in_child=_release_all)

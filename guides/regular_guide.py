@@ -69,8 +69,8 @@ class SavedGuide(NamedTuple):
             raise GuideFileError(
                 f"{self.path} was saved by a version that builds another automaton; save the guide again"
             )
-        words, spare = self.masks.shape[1], size % 32
-        if words != (size + 31) // 32 or (spare and (self.masks[:, -1] >> np.uint32(spare)).any()):
+        words, tail_bits = self.masks.shape[1], size % 32
+        if words != (size + 31) // 32 or (tail_bits and (self.masks[:, -1] >> np.uint32(tail_bits)).any()):
             raise GuideFileError(
                 f"{self.path} has masks for another number of tokens than {size:,}; save the guide again"
             )
@@ -307,8 +307,8 @@ class RegexGuide(RegularGuide):
         Raises GuideFileError if the file is damaged, or was saved for another vocabulary or for another
         pattern, flags or dialect than those given.
         """
-        given = {"pattern": pattern, "flags": None if flags is None else str(flags_of(flags)), "dialect": dialect}
-        saved = read_guide(path, vocabulary, {key: value for key, value in given.items() if value is not None})
+        arguments = {"pattern": pattern, "flags": None if flags is None else str(flags_of(flags)), "dialect": dialect}
+        saved = read_guide(path, vocabulary, {key: value for key, value in arguments.items() if value is not None})
         identity = saved.identity
         saved_dialect: Dialect = "ecma" if identity["dialect"] == "ecma" else "python"
         guide = cls(identity["pattern"], vocabulary, int(identity["flags"]), saved_dialect, limits=limits)
@@ -391,9 +391,9 @@ def _texts_of(choices: Any) -> tuple[str, ...]:
 
 def _encoded(choices: tuple[str, ...]) -> tuple[bytes, NDArray[np.int64]]:
     """Return the UTF-8 bytes of all choices, concatenated, and their lengths: int64 [choices]."""
-    whole = "".join(choices)
-    if whole.isascii():
-        return whole.encode(), np.fromiter(map(len, choices), np.int64, len(choices))
+    joined = "".join(choices)
+    if joined.isascii():
+        return joined.encode(), np.fromiter(map(len, choices), np.int64, len(choices))
     texts: list[bytes] = []
     for choice in choices:
         try:

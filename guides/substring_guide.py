@@ -93,7 +93,7 @@ class SubstringGuide(StateTableGuide, Drawable):
         # and every quotation counts.
         self._most = NEVER if self._tables.spells_all_bytes else NEVER - 1
         several = max(MIN_STRIDE, int(len(quotable.starts) ** 0.5))
-        self._every = several if self._tables.spells_all_bytes else len(quotable.starts) + 1
+        self._stride = several if self._tables.spells_all_bytes else len(quotable.starts) + 1
         if self.distance(self.start) >= NEVER:
             raise LanguageError(
                 "the vocabulary has no tokens that spell a quotation from this context. Use another tokenizer"
@@ -207,10 +207,10 @@ class SubstringGuide(StateTableGuide, Drawable):
         quotable = self.source.without(taken)
         if quotable is None:
             return None
-        return _RestGuide(self, quotable, taken)
+        return _RemainingGuide(self, quotable, taken)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _made_without, (dict(self._made_of or {}),)
+        return _rebuild_without, (dict(self._made_of or {}),)
 
     def span(self, text: str) -> Span | None:
         """Return the first span of a text, with all its places; None for `none_text` and for no quotation."""
@@ -238,7 +238,7 @@ class SubstringGuide(StateTableGuide, Drawable):
             return mask
         node, depth = self._automaton.place(state)
         with self._lock, self._counting():
-            arguments: tuple[Any, ...] = (self._tables.branches, self._needed, self._every, node, depth, root, most)
+            arguments: tuple[Any, ...] = (self._tables.branches, self._needed, self._stride, node, depth, root, most)
             _counted(walk_quotable, self._automaton.quotable, *arguments, self._scratch, mask)
         return mask
 
@@ -252,7 +252,7 @@ class SubstringGuide(StateTableGuide, Drawable):
         node, depth = self._automaton.place(state)
         quotable, trie = self._automaton.quotable, self._tables.branches
         with self._lock, self._counting():
-            return _counted(fewest_tokens, quotable, trie, self._needed, self._every, node, depth, enough)
+            return _counted(fewest_tokens, quotable, trie, self._needed, self._stride, node, depth, enough)
 
     def _spelt(self, state: int) -> int:
         """Return the state itself, or DEAD if the vocabulary cannot spell a completion."""
@@ -261,14 +261,14 @@ class SubstringGuide(StateTableGuide, Drawable):
         return state
 
 
-class _RestGuide(SubstringGuide):
+class _RemainingGuide(SubstringGuide):
     """The quotations of a guide that do not overlap the taken places."""
 
-    def __init__(self, whole: SubstringGuide, quotable: Quotable, taken: tuple[Occurrence, ...]) -> None:
-        self.source = whole.source
-        self._meter = whole._meter
-        self._prepare(whole.vocabulary, quotable, whole._needed)
-        self._made_of = {**(whole._made_of or {}), "taken": taken}
+    def __init__(self, original: SubstringGuide, quotable: Quotable, taken: tuple[Occurrence, ...]) -> None:
+        self.source = original.source
+        self._meter = original._meter
+        self._prepare(original.vocabulary, quotable, original._needed)
+        self._made_of = {**(original._made_of or {}), "taken": taken}
 
     def _made_as(self) -> type[SubstringGuide]:
         return SubstringGuide
@@ -296,7 +296,7 @@ def _remember(known: dict[int, Any], state: int, answer: Any) -> Any:
     return answer
 
 
-def _made_without(made_of: dict[str, Any]) -> SubstringGuide | None:
+def _rebuild_without(made_of: dict[str, Any]) -> SubstringGuide | None:
     """Rebuild a guide, without the places taken from it."""
     taken: tuple[Occurrence, ...] | None = made_of.pop("taken", None)
     guide = SubstringGuide(**made_of)

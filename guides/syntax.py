@@ -105,11 +105,11 @@ def flattened(node: Any) -> Flat:
 
 def unflattened(flat: Flat) -> Any:
     """Rebuild the syntax from the result of `flattened`."""
-    made: list[Any] = []
+    nodes: list[Any] = []
     for kind, numbers, rest in flat:
-        items = tuple(made[number] for number in numbers)
+        items = tuple(nodes[number] for number in numbers)
         if kind is Repeat:
-            made.append(Repeat(items[0], *rest))
+            nodes.append(Repeat(items[0], *rest))
         else:
-            made.append(kind(items) if items else rest)
-    return made[-1]
+            nodes.append(kind(items) if items else rest)
+    return nodes[-1]

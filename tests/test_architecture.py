@@ -67,8 +67,8 @@ def test_every_table_of_a_vocabulary_is_in_the_table() -> None:
     known = known - {"bytes"} | {field.name for field in fields(tables.bytes)}
     known |= {name for name, value in vars(tables.masks).items() if isinstance(value, np.ndarray)}
     named = {name for cells in table("Table") for name in names_in(cells[0])}
-    assert named == known | {"_slices", "_kept"}
-    assert all(hasattr(tables, name) for name in ("_slices", "_kept"))
+    assert named == known | {"_slices", "_cached"}
+    assert all(hasattr(tables, name) for name in ("_slices", "_cached"))
 
 
 def arrays_of(automaton: ChartAutomaton, tables: VocabularyTables) -> dict[str, Any]:

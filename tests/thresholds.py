@@ -26,7 +26,7 @@ PLACES = {
     "bodies_read_aside": "trellm.serve.hosting.shared.MAX_SLOW",
     "bytes_of_media_kept": _MODELS + "media.features.MAX_BYTES",
     "bytes_of_known_states": "trellm.engine.decode.guide_cache._MAX_BYTES",
-    "bytes_of_vocabulary_tables": _GUIDES + "lift.tables.MAX_KEPT_BYTES",
+    "bytes_of_vocabulary_tables": _GUIDES + "lift.tables.MAX_CACHED_BYTES",
     "call_for_all_layers": _MODELS + "packed.host._MUCH",
     "common_characters_at_once": _JSON + "automata.counting.MAX_REACHED",
     "compared_transformers": _MODELS + "ways._COMPARED",

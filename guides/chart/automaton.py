@@ -88,7 +88,7 @@ class ChartAutomaton:
         self._max_words = max_words
         self._crowded_above = max_words // 2  # words
         self.is_crowded = False
-        self.kept: object = None  # the last `CompactionResult`; caches compare it to detect a compaction
+        self.last_compaction: object = None  # the last `CompactionResult`; caches compare it to detect a compaction
         # Expanded lazy nodes, rules defined early with them, and the number of nodes afterwards
         self._expanded: list[tuple[tuple[int, ...], tuple[int, ...], int]] = []
         self._torn = False  # the graph may be inconsistent
@@ -225,15 +225,15 @@ class ChartAutomaton:
         with self.lock:
             self.begin_call()
             chart, states, signatures = compacted(self._graph_arrays, self._chart, most, self._max_words)
-            kept = CompactionResult(states, signatures, self.kept)
+            compaction = CompactionResult(states, signatures, self.last_compaction)
             # An observer of the chart without the new `CompactionResult` drops all numbers, which is always safe.
-            self.kept = object()
+            self.last_compaction = object()
             self._chart = chart
             self._rows_written = 0
             self._crowded_above = max(self._max_words // 2, 3 * chart.sizes.item(WORDS) // 2)
             self.is_crowded = False
-            self.kept = kept
-            return kept
+            self.last_compaction = compaction
+            return compaction
 
     def bytes_on_the_way(self) -> set[int]:
         """Return the bytes that may occur in a text, as found in about a thousand states."""

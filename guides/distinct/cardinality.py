@@ -184,7 +184,7 @@ class CardinalityBounds:
             if b'"' in data or b"\\" in data or not self._trails.canonical:
                 return False
             return self._bound_from(state, is_word=False) > targets.most(joined(trail.text) + data)
-        is_begin = mode == ITEM and trail.frame.kind is ARRAY and not trail.frame.rivals
+        is_begin = mode == ITEM and trail.frame.kind is ARRAY and not trail.frame.duplicates
         data = data.lstrip(SPACE) if is_begin else joined(trail.text) + data if mode == WORD else b""
         if not _PLAIN_NUMBER.match(data) or not data.strip(b"-0."):
             return False
@@ -318,15 +318,15 @@ class CardinalityBounds:
         seen, reads = {(state, mode)}, 0
         while todo and reads < MAX_READS:
             place, trail, is_begun, names, way = todo.pop()
-            told: frozenset[bytes] | None = None
+            cached: frozenset[bytes] | None = None
             if trail.frame.parent is None:
-                here = _place_of(place, trail.mode, kind, trail.text)
-                told = self._roomy.get(here)
-                if told is None and here in self._roomy:
+                location = _place_of(place, trail.mode, kind, trail.text)
+                cached = self._roomy.get(location)
+                if cached is None and location in self._roomy:
                     continue
-                way = (way, here, names)
-            if told is not None or (is_begun and self._values_from(place, trail) >= MANY):
-                self._note_way(way, (*names, *(told or ())))
+                way = (way, location, names)
+            if cached is not None or (is_begun and self._values_from(place, trail) >= MANY):
+                self._note_way(way, (*names, *(cached or ())))
                 return self._roomy[key]
             is_text = trail.mode in (TEXT, NAME_TEXT)
             for byte, target in sorted(zip(*self.after(place), strict=True), key=_last_first):
@@ -344,7 +344,9 @@ class CardinalityBounds:
                 more = (*names, outermost.name or b"") if is_new else names
                 # A string cannot become more values later.
                 todo.append((target, found, found.mode == WORD or found.mode != trail.mode, more, way))
-        looked = [key] if todo else [(place, met, kind, None) for place, met in seen if met != NAME_TEXT]
+        looked = (
+            [key] if todo else [(place, seen_mode, kind, None) for place, seen_mode in seen if seen_mode != NAME_TEXT]
+        )
         note(self._roomy, [key, *looked], None)
         return None
 
@@ -352,7 +354,7 @@ class CardinalityBounds:
         """Return a trail at a place, with nothing written before."""
         _, mode, kind, text = place
         name = UNNAMED if kind is OBJECT and mode in (ITEM, COLON, TEXT) else None
-        frame = OpenContainer(None, kind, self._trails.nothing, 0, name=name)
+        frame = OpenContainer(None, kind, self._trails.no_values, 0, name=name)
         return JSONTrail(frame, mode, b"" if mode == TEXT else text)
 
     def _note_way(self, way: Any, names: tuple[bytes, ...]) -> None:
@@ -366,7 +368,7 @@ class CardinalityBounds:
         frame, mode = trail.frame, trail.mode
         if mode in (WORD, TEXT_ESCAPE, NAME_ESCAPE) or (mode == TEXT and frame.kind is ARRAY):
             return False
-        if frame.kind is OBJECT and frame.name is None and not frame.rivals:
+        if frame.kind is OBJECT and frame.name is None and not frame.duplicates:
             name = self.some_name(state, mode, trail.text)
             if name is not None and (frame.written is None or name not in frame.written):
                 return True

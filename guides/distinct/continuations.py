@@ -78,9 +78,9 @@ class ChartSteps:
         """Return the states after several tokens: int32 [len(tokens)]."""
         spend(EACH_FOLLOWED * len(tokens))
         after = np.full(len(tokens), NEVER, np.int32)
-        asked = np.asarray(tokens, np.int32)
-        self._automaton.run(follow_each, self._tokens, self._prepare(state), asked, after)
-        after[self._outside[asked]] = DEAD
+        ids = np.asarray(tokens, np.int32)
+        self._automaton.run(follow_each, self._tokens, self._prepare(state), ids, after)
+        after[self._outside[ids]] = DEAD
         return after
 
 
@@ -109,7 +109,7 @@ class Continuations:
         mode, frame = trail.mode, trail.frame
         if mode in PARTIAL:
             return self.trails.is_free(trail)
-        if frame.rivals:
+        if frame.duplicates:
             return False
         if mode == NAME or (mode in (ITEM, FIRST) and frame.kind is ARRAY):
             return frame.written is None or not frame.written.count
@@ -117,7 +117,7 @@ class Continuations:
 
     def is_alive(self, state: int, trail: JSONTrail) -> bool:
         """Test whether the text can be completed."""
-        if self._is_told(state, trail):
+        if self._is_decided(state, trail):
             return True
         key = self._key(state, trail)
         known = self._alive.get(key)
@@ -126,16 +126,16 @@ class Continuations:
     def _searched(self, state: int, trail: JSONTrail) -> bool:
         """Return the answer of `_search`; search only if what was found with fewer written values does not tell.
 
-        Where a piece is in progress, or comes next, in a container without rivals, only what may follow in the chart
-        and the written values matter. So a text that leads to a settled place does so until a value is written that
-        matters there, and a place without completion has none with more values.
+        Where a piece is in progress, or comes next, in a container without duplicates, only what may follow in the
+        chart and the written values matter. So a text that leads to a settled place does so until a value is written
+        that matters there, and a place without completion has none with more values.
         """
         frame, written = trail.frame, trail.frame.targets.written
-        if written is None or frame.rivals or trail.mode not in (ITEM, NAME, *PARTIAL):
+        if written is None or frame.duplicates or trail.mode not in (ITEM, NAME, *PARTIAL):
             return self._search(state, trail) is not None
         key = (state, trail.mode, joined(trail.text), frame.kind)
         dead, way = self._earlier.get(key, (None, None))
-        if way is not None and self._is_told(way[0], JSONTrail(frame, way[1], way[2])):
+        if way is not None and self._is_decided(way[0], JSONTrail(frame, way[1], way[2])):
             return True
         if dead is not None and dead.is_within(written):
             return False
@@ -147,7 +147,7 @@ class Continuations:
         note(self._earlier, [key], (dead, way))
         return found is not None
 
-    def _is_told(self, state: int, trail: JSONTrail) -> bool:
+    def _is_decided(self, state: int, trail: JSONTrail) -> bool:
         """Test whether the text can surely be completed, without a search."""
         return (
             self.is_settled(trail)
@@ -210,10 +210,10 @@ class Continuations:
             at = at.parent
         for each in reversed(todo):
             around = 0 if each.parent is None else each.parent.serial
-            rivals = each.rivals
-            spend(50 + len(rivals))
+            duplicates = each.duplicates
+            spend(50 + len(duplicates))
             written = -1 if each.written is None else each.written.serial
-            key = (around, each.kind, each.is_open, written, rivals, each.length if rivals else 0, each.name)
+            key = (around, each.kind, each.is_open, written, duplicates, each.length if duplicates else 0, each.name)
             known = self._serials.get(key)
             if known is None:
                 if len(self._serials) >= MAX_KNOWN:
@@ -234,10 +234,10 @@ class Continuations:
         looked: list[Any] = []
         while queue:
             _, _, place, at, way, is_spaced = heapq.heappop(queue)
-            same, most = self._same(place, at)
-            if visits.get(same, 0) >= most:
+            visit_key, most = self._visit_key(place, at)
+            if visits.get(visit_key, 0) >= most:
                 continue
-            visits[same] = visits.get(same, 0) + 1
+            visits[visit_key] = visits.get(visit_key, 0) + 1
             key = self._key(place, at)
             known = self._alive.get(key)
             if known is False:
@@ -257,7 +257,7 @@ class Continuations:
                 found, target = self.bounds.read(place, at, byte, target)
                 if target == DEAD:
                     continue
-                if found is None or self._is_told(target, found):
+                if found is None or self._is_decided(target, found):
                     note(self._alive, _keys(way), True)
                     return target, found
                 spend(100)
@@ -280,7 +280,7 @@ class Continuations:
                 for passed, key in enumerate(_keys(way)):
                     note(self._costs, [key], total - passed)
                 return total
-            key, most = self._same(place, at)
+            key, most = self._visit_key(place, at)
             if visits.get(key, 0) >= most:
                 continue
             visits[key] = visits.get(key, 0) + 1
@@ -295,7 +295,7 @@ class Continuations:
                 heapq.heappush(queue, (done + 1 + left, -done - 1, next(numbers), target, found, way))
         return NEVER
 
-    def _same(self, state: int, trail: JSONTrail) -> tuple[Any, int]:
+    def _visit_key(self, state: int, trail: JSONTrail) -> tuple[Any, int]:
         """Return a key of interchangeable places, and how many of them must be visited.
 
         A number may go on with zeros without end. If the chart stays in one state, the number can become infinitely
@@ -306,21 +306,21 @@ class Continuations:
             return self._key(state, trail), 1
         word = joined(trail.text)
         mantissa, exponent, power = word.lower().partition(b"e")
-        whole, point, fraction = mantissa.partition(b".")
+        integer, point, fraction = mantissa.partition(b".")
         frame = self._serial(trail.frame)
         if exponent:
             # Further digits change only the value of the exponent. Zero is one number, with any exponent.
             sign = power[:1] if power[:1] in (b"+", b"-") else b""
             value = (mantissa, sign, power[len(sign) :].lstrip(b"0")) if mantissa.strip(b"-0.") else ()
             return (state, frame, value), 1
-        key = (state, frame, whole.rstrip(b"0") if not point else whole, point, fraction.rstrip(b"0"))
+        key = (state, frame, integer.rstrip(b"0") if not point else integer, point, fraction.rstrip(b"0"))
         return key, 1 if self.bounds.loops_on_zeros(state) else 2 + trail.frame.targets.count
 
 
 def _stakes(trail: JSONTrail) -> int:
     """Estimate how many values are still to avoid."""
     if trail.mode == AFTER:
-        return len(trail.frame.rivals)
+        return len(trail.frame.duplicates)
     if trail.mode in (TEXT, NAME_TEXT):
         return sum(1 for _ in trail.frame.targets.beginning(joined(trail.text)))
     return trail.frame.targets.count

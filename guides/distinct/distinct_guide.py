@@ -41,9 +41,9 @@ class DistinctGuide(RememberingGuide):
     Outside such arrays and objects its states are the chart's. Its masks are the chart's without refused tokens.
     """
 
-    def watch(self, items: set[int], names: set[int], **told: bool) -> None:
+    def watch(self, items: set[int], names: set[int], **options: bool) -> None:
         """See `RememberingGuide.watch`."""
-        super().watch(items, names, **told)
+        super().watch(items, names, **options)
         self._quick.refuse = self._refuse
         # Masks with refused tokens share the chart's cache, under negative keys that are no signatures
         self._lacking: dict[tuple[int, RefusedTokens], int] = {}
@@ -51,10 +51,10 @@ class DistinctGuide(RememberingGuide):
         self._within: PlaceClass | None = None
         self._own_keys = count(NO_SIGNATURE - 1, -1)
 
-    def _forget(self, kept: object) -> None:
+    def _forget(self, result: object) -> None:
         self._settled.forget_signatures()
         self._forget_lacks()
-        super()._forget(kept)
+        super()._forget(result)
 
     # Masks
 
@@ -102,7 +102,7 @@ class DistinctGuide(RememberingGuide):
             return spot, NO_SIGNATURE
         is_read = not isinstance(self._reads[state - FIRST_NUMBER], int)
         trail = self._trail(state)
-        if not is_read and spot.told in (EARLY, NAMING):
+        if not is_read and spot.knowledge in (EARLY, NAMING):
             settled = self._settled.spot(spot.state, trail)
             if settled is not spot:
                 self._spots[state - FIRST_NUMBER] = settled
@@ -157,19 +157,19 @@ class DistinctGuide(RememberingGuide):
         """
         state, mode = spot.state, trail.mode
         unsafe = self._settled.unsafe(spot, trail, allowed)
-        tried, refused = self._matched(unsafe, trail) if unsafe.every() else (set[int](), list[int]())
+        tried, refused = self._matched(unsafe, trail) if unsafe.all_tokens() else (set[int](), list[int]())
         endings: tuple[bytes, ...] = ()
         if spot.is_piece:
             tried.update(unsafe.loose)
             endings = self._ends(trail, tried)
-        elif spot.told != SETTLED and not self._continuations.is_settled(trail):
+        elif spot.knowledge != SETTLED and not self._continuations.is_settled(trail):
             if mode in (TEXT_ESCAPE, NAME_ESCAPE):
                 tried.update(tokens_of(allowed()))
             elif mode in STRINGS:
                 endings = self._end_string(state, trail, allowed, tried)
             elif mode == WORD:
                 endings = self._end_word(state, trail, allowed, tried)
-            elif trail.frame.rivals:
+            elif trail.frame.duplicates:
                 tried.update(unsafe.loose)
                 for value, tokens in unsafe.members.items():
                     if value in trail.frame.targets:
@@ -217,15 +217,15 @@ class DistinctGuide(RememberingGuide):
         if frame.kind is OBJECT:
             for name in written.among(unsafe.named.keys()) if unsafe.named else ():
                 tried.update(unsafe.named[name])
-        elif unsafe.wholes:
-            certain = tried.update if self._items.beside_free else refused.extend
-            for item in written.among(unsafe.wholes.keys()):
-                certain(unsafe.wholes[item])
+        elif unsafe.items:
+            add = tried.update if self._items.beside_free else refused.extend
+            for item in written.among(unsafe.items.keys()):
+                add(unsafe.items[item])
             # A token can end the item in progress and repeat it.
             if trail.mode == TEXT and self._trails.canonical:
-                certain(unsafe.doubled.get(joined(trail.text), ()))
+                add(unsafe.doubled.get(joined(trail.text), ()))
             elif trail.mode in PARTIAL:
-                tried.update(*unsafe.wholes.values())
+                tried.update(*unsafe.items.values())
         return tried, refused
 
     def _end_string(self, state: int, trail: JSONTrail, allowed: Copying, tried: set[int]) -> tuple[bytes, ...]:
@@ -236,7 +236,7 @@ class DistinctGuide(RememberingGuide):
             is_robust = self._continuations.bounds.is_robust(state)
             tried.update(tokens_of(allowed() & self._summaries.quoted if is_robust else allowed()))
             return ()
-        for text in targets.kept(piece):
+        for text in targets.part_strings(piece):
             tried.update(self._ending(text[len(piece) :], allowed, is_word=False))
         if not self._continuations.bounds.is_robust(state):
             tried.update(self._summaries.spelling_on(piece, targets.beginning(piece)))
@@ -372,7 +372,7 @@ class DistinctGuide(RememberingGuide):
             place = self._ready(state)
             if place[0] == DEAD:
                 return allowed
-            within = allowed & self._tables.pack(self._near(place[0], left, 0))
+            within = allowed & self._tables.pack(self._flag_fitting(place[0], left, 0))
             unsettled = self._unsettled(place, allowed)
             if self._by_bytes:
                 within |= allowed & unsettled
@@ -382,7 +382,7 @@ class DistinctGuide(RememberingGuide):
                     within[token >> 5] &= ~np.uint32(1 << (token & 31))
             return within | (allowed & self._tables.eos_words)
 
-    def _near(self, state: int, left: int, node: int) -> NDArray[np.bool_]:
+    def _flag_fitting(self, state: int, left: int, node: int) -> NDArray[np.bool_]:
         """Flag the tokens below a trie node, in trie order, after which `left - 1` suffices by chart distances."""
         if not self._by_bytes:
             return self._closing.fitting(state, left, node)

@@ -43,9 +43,10 @@ VALUE_MODES = (ITEM, COLON, TEXT, TEXT_ESCAPE, WORD)
 EACH_TOKEN = 600
 UNKNOWN, NOTHING = -2, -1
 """Pseudo effect numbers: UNKNOWN for tokens not yet read, NOTHING for tokens that never matter."""
-NO_RIVALS, SOME_RIVALS, EARLY, NAMING, SETTLED, READ = range(6)
-"""Knowledge about an item: it has no rivals; it has rivals; it may have rivals (also used between items); it has none,
-but a name in progress may equal an earlier one; it can equal no earlier value; only a full trail decides."""
+NO_DUPLICATES, SOME_DUPLICATES, EARLY, NAMING, SETTLED, READ = range(6)
+"""Knowledge about an item: it has no duplicates (see `OpenContainer`); it has some; it may have some (also used between
+items); it has none, but a name in progress may equal an earlier one; it can equal no earlier value; only a full trail
+decides."""
 MAX_FOLLOWED = 256
 """Maximum number of tokens that `stays_roomy` follows to decide whether very many values remain possible."""
 MAX_ALIKE = 1 << 11
@@ -58,38 +59,38 @@ class Effect(NamedTuple):
     """The effect of a token.
 
     trail: the trail after the token, from a trail without values
-    wholes: complete items in the token, of an array of unique items; names: complete names in it, of the object
-    is_told: whether the effect is known without the trail's values; is_told_settled: or else in a settled item
+    items: complete items in the token, of an array of unique items; names: complete names in it, of the object
+    is_decided: whether the effect is known without the trail's values; is_decided_settled: or else in a settled item
     goes_on: whether something begins in the token after which a completion may not exist
-    is_loose: whether the token completes a value or stays between values, so that rivals of the container matter
+    is_loose: whether the token completes a value or stays between values, so that duplicates of the container matter
     stays: whether the whole token lies in the item in which it begins
     begins_word: whether the token is optional space and the beginning of a word
-    stays_free: whether nothing in progress after the token can equal a written value, if the container has no rivals
+    stays_free: whether nothing in progress after the token can equal a written value, without duplicates around
     member: the complete value in the token of the member whose value comes, if that is no container
     """
 
     trail: JSONTrail | None
-    wholes: tuple[Value, ...]
+    items: tuple[Value, ...]
     names: frozenset[bytes]
-    is_told: bool
+    is_decided: bool
     goes_on: bool
     is_loose: bool
     stays: bool = False
     begins_word: bool = False
     stays_free: bool = False
     member: Value | None = None
-    is_told_settled: bool = False
+    is_decided_settled: bool = False
 
 
-ENDED = Effect(None, (), frozenset(), is_told=True, goes_on=False, is_loose=True)
-UNTOLD = Effect(None, (), frozenset(), is_told=False, goes_on=False, is_loose=True)
+ENDED = Effect(None, (), frozenset(), is_decided=True, goes_on=False, is_loose=True)
+UNDECIDED = Effect(None, (), frozenset(), is_decided=False, goes_on=False, is_loose=True)
 
 
 class TokenLog(NamedTuple):
     """What a token completes.
 
     names: all member names; outer_names: those that began in the token, in no container that also did
-    closed: True if a container ended that began before the token; is_told: False if something began outside it too
+    closed: True if a container ended that began before the token; is_decided: False if something began outside it too
     is_part: True if it did, and behind it nothing began and no name is anywhere: its parts do not matter if it is
         settled
     fresh: number of values and names that began in the token; hidden: of values among them in containers that also did
@@ -99,7 +100,7 @@ class TokenLog(NamedTuple):
     names: frozenset[Any]
     outer_names: frozenset[bytes]
     closed: bool
-    is_told: bool
+    is_decided: bool
     is_part: bool
     fresh: int
     hidden: int
@@ -108,16 +109,16 @@ class TokenLog(NamedTuple):
     @classmethod
     def of(cls, log: list[Completed]) -> TokenLog:
         """Sort what was completed, in this order."""
-        ends = [at for at, each in enumerate(log) if isinstance(each.value, Container) and not each.begun]
+        ends = [at for at, each in enumerate(log) if isinstance(each.value, Container) and not each.has_start]
         names = frozenset(each.value for each in log if each.is_name)
-        fresh = [each for each in log if each.begun]
+        fresh = [each for each in log if each.has_start]
         outside = [each for each in fresh if not each.inside]
         return cls(
             names,
             frozenset(each.value for each in outside if each.is_name and isinstance(each.value, bytes)),
             bool(ends),
             not (ends and outside),
-            bool(ends) and not names and not any(each.begun for each in log[ends[0] :]),
+            bool(ends) and not names and not any(each.has_start for each in log[ends[0] :]),
             len(fresh),
             sum(each.inside and not each.is_name for each in fresh),
             [each.value for each in outside if not each.is_name],
@@ -184,7 +185,7 @@ class UnsafeTokens:
     scarce: tokens after which few items are possible, by a number: if fewer items have been written, one remains
     loose: tokens after which a container may equal an earlier one, or have no other completion
     members: loose tokens that complete a member's value, by that value
-    wholes, named: tokens by an item, or name, that must not have been written before
+    items, named: tokens by an item, or name, that must not have been written before
     doubled: tokens with a complete item that also end the string in progress as that item, by how that string begins
     words: tokens by a word; the text can be completed if that word has not been written
     """
@@ -192,21 +193,21 @@ class UnsafeTokens:
     tested: list[int] = field(default_factory=list[int])
     scarce: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
     loose: list[int] = field(default_factory=list[int])
-    wholes: dict[Value, list[int]] = field(default_factory=dict[Value, list[int]])
+    items: dict[Value, list[int]] = field(default_factory=dict[Value, list[int]])
     named: dict[Value, list[int]] = field(default_factory=dict[Value, list[int]])
     doubled: dict[bytes, list[int]] = field(default_factory=dict[bytes, list[int]])
     words: dict[Value, list[int]] = field(default_factory=dict[Value, list[int]])
     members: dict[Value, list[int]] = field(default_factory=dict[Value, list[int]])
 
-    _every: frozenset[int] | None = None
+    _all_tokens: frozenset[int] | None = None
 
-    def every(self) -> frozenset[int]:
+    def all_tokens(self) -> frozenset[int]:
         """Return all tokens, cached. Call only when all are noted."""
-        if self._every is None:
-            by_value = (self.wholes, self.named, self.words, self.members, self.scarce)
+        if self._all_tokens is None:
+            by_value = (self.items, self.named, self.words, self.members, self.scarce)
             tokens = (tokens for each in by_value for tokens in each.values())
-            self._every = frozenset(chain(self.tested, self.loose, *tokens))
-        return self._every
+            self._all_tokens = frozenset(chain(self.tested, self.loose, *tokens))
+        return self._all_tokens
 
 
 SAFE = UnsafeTokens()
@@ -241,8 +242,8 @@ class TrailEffects:
         self, tokens: list[int], effect_of: Callable[[bytes], Effect], texts: Sequence[bytes | None]
     ) -> tuple[Tokens, Tokens]:
         """Return those tokens that may matter, and the numbers of their effects."""
-        asked = np.array(tokens, np.int64)
-        new: list[int] = asked[self._groups[asked] == UNKNOWN].tolist()
+        ids = np.array(tokens, np.int64)
+        new: list[int] = ids[self._groups[ids] == UNKNOWN].tolist()
         for token in new:
             data = texts[token] or b""
             # A vocabulary may have a thousand tokens of digits, which have one effect unless they begin with zero.
@@ -253,21 +254,21 @@ class TrailEffects:
             if is_number:
                 self._numbers[_DIGITS] = number
             self._groups[token] = number
-        asked = asked[self._groups[asked] != NOTHING]
-        return asked.astype(np.int32), self._groups[asked]
+        ids = ids[self._groups[ids] != NOTHING]
+        return ids.astype(np.int32), self._groups[ids]
 
     def _group(self, effect: Effect) -> int:
-        if effect.is_told and not (effect.is_loose or effect.goes_on or effect.wholes or effect.names):
+        if effect.is_decided and not (effect.is_loose or effect.goes_on or effect.items or effect.names):
             return NOTHING
         at, key = effect.trail, None
-        if not (effect.is_told or effect.is_told_settled):
+        if not (effect.is_decided or effect.is_decided_settled):
             key = (effect.stays, effect.names)
         elif at is not None:
             written = at.frame.written
             text = joined(at.text) if at.mode in (NAME_TEXT, NAME_ESCAPE, WORD) else None
-            is_alone = effect.wholes or effect.names or (written is not None and written.count)
-            down, begun = _between(at.frame, self.blank.frame)
-            frames = (not down, bool(begun), at.frame.kind)
+            is_alone = effect.items or effect.names or (written is not None and written.count)
+            down, opened = _between(at.frame, self.blank.frame)
+            frames = (not down, bool(opened), at.frame.kind)
             same = at.frame.parent is self.blank.frame.parent, written is None
             key = None if is_alone else (*effect[3:], at.mode, _likeness(text, at.mode), *frames, *same)
         number = self._numbers.get(key) if key else None
@@ -310,15 +311,15 @@ class Effects:
         self._narrow: dict[int, NarrowTokens] = {}
         self._unsafe: dict[tuple[int, int, int, int], UnsafeTokens] = {}
         self._alike: dict[Any, UnsafeTokens] = {}
-        self._mets: dict[tuple[int, int], TrailEffects] = {}
+        self._effects_of_shapes: dict[tuple[int, int], TrailEffects] = {}
 
-    def unsafe(self, state: int, number: int, mode: int, rivals: int, allowed: Callable[[], Mask]) -> UnsafeTokens:
+    def unsafe(self, state: int, number: int, mode: int, knowledge: int, allowed: Callable[[], Mask]) -> UnsafeTokens:
         """Return the allowed tokens that need a look at the trail, in a state of the chart.
 
-        number: of the shape; rivals: NO_RIVALS, SOME_RIVALS, EARLY, ... For EARLY, tokens that end a string or word may
-        matter too.
+        number: of the shape; knowledge: NO_DUPLICATES, SOME_DUPLICATES, EARLY, ... For EARLY, tokens that end a string
+        or word may matter too.
         """
-        key = (state, number, mode, rivals)
+        key = (state, number, mode, knowledge)
         known = self._unsafe.get(key)
         if known is None:
             known = self._find_unsafe(allowed(), key)
@@ -326,67 +327,67 @@ class Effects:
         return known
 
     def _find_unsafe(self, allowed: Mask, key: tuple[int, int, int, int]) -> UnsafeTokens:
-        state, number, mode, rivals = key
-        met = self._met(number, mode)
-        tokens, groups, leaving = self._asked(allowed, met, number, mode, rivals)
+        state, number, mode, knowledge = key
+        effects = self._trail_effects(number, mode)
+        tokens, groups, leaving = self._relevant_tokens(allowed, effects, number, mode, knowledge)
         if not len(tokens):
             return SAFE
         # Many states have equal successors.
         after = np.full(len(tokens), DEAD, np.int32)
         if leaving:
             after[:leaving] = self.steps.after_each(state, tokens[:leaving])
-        alike = (number, mode, rivals, tokens.tobytes(), after.tobytes())
+        alike = (number, mode, knowledge, tokens.tobytes(), after.tobytes())
         known = self._alike.get(alike)
         if known is None:
             known = UnsafeTokens()
-            self._look_groups(after, met, tokens, groups, known, rivals=rivals)
+            self._look_groups(after, effects, tokens, groups, known, knowledge=knowledge)
             note(self._alike, [alike], known, MAX_ALIKE)
         return known
 
-    def _asked(
-        self, allowed: Mask, met: TrailEffects, number: int, mode: int, rivals: int
+    def _relevant_tokens(
+        self, allowed: Mask, effects: TrailEffects, number: int, mode: int, knowledge: int
     ) -> tuple[Tokens, Tokens, int]:
         """Return the tokens of a mask that may matter, the numbers of their effects, and a number of tokens.
 
         So many, the first ones, matter depending on the state after them.
         """
         shape, summaries = self._trails.shapes[number], self.summaries
-        if rivals != SETTLED or not shape.depth:
+        if knowledge != SETTLED or not shape.depth:
             some = summaries.quoted if mode in STRINGS else summaries.ending if mode == WORD else allowed
-            tokens, groups = self._grouped(met, shape, tokens_of(allowed & some))
+            tokens, groups = self._grouped(effects, shape, tokens_of(allowed & some))
             return tokens, groups, len(tokens)
         # In the middle of an item only tokens that end it or contain names matter, the same ones in many states.
         risky = (summaries.naming if self.open_names else summaries.closing)[mode in STRINGS].within(allowed)
         key = (self.open_names, risky.bits.tobytes())
-        known = met.risky.get(key)
+        known = effects.risky.get(key)
         if known is None:
-            tokens, groups = self._grouped(met, shape, risky.listed())
-            onward = np.array([each.goes_on and not each.stays for each in met.effects], np.bool_)[groups]
-            stay = np.array([each.stays and not self._has_names(each) for each in met.effects], np.bool_)[groups]
+            tokens, groups = self._grouped(effects, shape, risky.listed())
+            onward = np.array([each.goes_on and not each.stays for each in effects.effects], np.bool_)[groups]
+            stay = np.array([each.stays and not self._has_names(each) for each in effects.effects], np.bool_)[groups]
             order = np.r_[np.flatnonzero(onward), np.flatnonzero(~(onward | stay))]
             known = tokens[order], groups[order], int(np.count_nonzero(onward))
-            note(met.risky, [key], known, MAX_ALIKE)
+            note(effects.risky, [key], known, MAX_ALIKE)
         return known
 
     def _has_names(self, effect: Effect) -> bool:
         return self.open_names and bool(effect.names)
 
-    def _grouped(self, met: TrailEffects, shape: Shape, tokens: list[int]) -> tuple[Tokens, Tokens]:
+    def _grouped(self, effects: TrailEffects, shape: Shape, tokens: list[int]) -> tuple[Tokens, Tokens]:
         with self.summaries.lock:
-            return met.grouped(tokens, lambda data: self._effect(met.blank, shape, data), self._texts)
+            return effects.grouped(tokens, lambda data: self._effect(effects.blank, shape, data), self._texts)
 
     def move(self, number: int, mode: int, token: int) -> Move | None:
         """Return the move of a token from a place; None if only a trail can tell."""
         data = self.summaries.text(token)
         if mode in (TEXT, NAME_TEXT) and b'"' not in data and b"\\" not in data:
             return _ON[mode]
-        met = self._met(number, mode)
+        effects = self._trail_effects(number, mode)
         key = _DIGITS if mode in _NUMBERS and data.isdigit() else token
-        found = met.moves.get(key, _UNSEEN)
+        found = effects.moves.get(key, _UNSEEN)
         if found is _UNSEEN:
             with self.summaries.lock:
-                found = self._look_move(met.blank, self._trails.shapes[number], data)
-                note(met.moves, [key], found)
+                found = self._look_move(effects.blank, self._trails.shapes[number], data)
+                note(effects.moves, [key], found)
         return found
 
     def _look_move(self, blank: JSONTrail, shape: Shape, data: bytes) -> Move | None:
@@ -394,26 +395,33 @@ class Effects:
         log: list[Completed] = []
         firsts = _FirstItems()
         found, end = self._reader.read(blank, data, 0, firsts, log)
-        ends_name = any(each.is_name and not each.begun for each in log)
-        has_names = any(each.is_name and each.begun for each in log)
+        ends_name = any(each.is_name and not each.has_start for each in log)
+        has_names = any(each.is_name and each.has_start for each in log)
         if found is None:
-            is_told = end >= 0 and not shape.is_deep and not any(each.begun for each in log)
-            is_told = is_told and not self._trails.openings.search(data, end)
-            return Move(True, 0, (), AFTER, False, False, has_names, ends_name) if is_told else None
-        down, begun = _between(found.frame, blank.frame)
-        begins_array = any(each.kind is ARRAY for each in begun)
-        if begins_array and (len(firsts) != 1 or any(each.is_open for each in begun)):
+            is_decided = end >= 0 and not shape.is_deep and not any(each.has_start for each in log)
+            is_decided = is_decided and not self._trails.openings.search(data, end)
+            return Move(True, 0, (), AFTER, False, False, has_names, ends_name) if is_decided else None
+        down, opened = _between(found.frame, blank.frame)
+        begins_array = any(each.kind is ARRAY for each in opened)
+        if begins_array and (len(firsts) != 1 or any(each.is_open for each in opened)):
             return None
-        is_same = not log and not begun and found.mode in PARTIAL and blank.mode in PARTIAL
+        is_same = not log and not opened and found.mode in PARTIAL and blank.mode in PARTIAL
         begins_name = found.mode == NAME_TEXT and not is_same
         has_names = has_names or begins_name or found.mode == NAME_ESCAPE
         stays = down < shape.depth or is_same
         first = firsts[0] if begins_array else -1
-        up: tuple[Kind, ...] = tuple(each.kind for each in reversed(begun))
+        up: tuple[Kind, ...] = tuple(each.kind for each in reversed(opened))
         return Move(False, down, up, found.mode, stays, is_same, has_names, ends_name, first)
 
     def _look_groups(
-        self, after: Tokens, met: TrailEffects, tokens: Tokens, groups: Tokens, found: UnsafeTokens, *, rivals: int
+        self,
+        after: Tokens,
+        effects: TrailEffects,
+        tokens: Tokens,
+        groups: Tokens,
+        found: UnsafeTokens,
+        *,
+        knowledge: int,
     ) -> None:
         """Fill in `found` for tokens, given their successors in the chart and effect numbers.
 
@@ -422,37 +430,37 @@ class Effects:
         order = np.lexsort((tokens, after, groups))
         tokens, after, groups = tokens[order], after[order], groups[order]
         starts = np.flatnonzero(np.r_[True, (np.diff(after) != 0) | (np.diff(groups) != 0)])
-        with_rivals = rivals in (SOME_RIVALS, EARLY)
-        with_loose = rivals == EARLY or (with_rivals and met.blank.mode not in PARTIAL)
+        with_duplicates = knowledge in (SOME_DUPLICATES, EARLY)
+        with_loose = knowledge == EARLY or (with_duplicates and effects.blank.mode not in PARTIAL)
         spend(EACH_TOKEN * len(starts) + len(tokens))
         for first, last in zip(starts, [*starts[1:], len(tokens)], strict=True):
-            effect, target = met.effects[groups.item(first)], after.item(first)
+            effect, target = effects.effects[groups.item(first)], after.item(first)
             alike: list[int] = tokens[first:last].tolist()
             if with_loose and effect.is_loose:
-                self._note_loose(target, met.blank, effect, alike, found)
-            if rivals == SETTLED and effect.stays and (effect.is_told or not self._has_names(effect)):
+                self._note_loose(target, effects.blank, effect, alike, found)
+            if knowledge == SETTLED and effect.stays and (effect.is_decided or not self._has_names(effect)):
                 self._note(found, alike, effect, effect.names)
                 continue
-            if not (effect.is_told or (rivals == SETTLED and effect.is_told_settled)):
+            if not (effect.is_decided or (knowledge == SETTLED and effect.is_decided_settled)):
                 found.tested.extend(alike)
                 continue
-            name = None if with_rivals else self._free_name(target, met.blank, effect)
+            name = None if with_duplicates else self._free_name(target, effects.blank, effect)
             if name is not None:
                 self._note(found, alike, effect, effect.names | {name})
-            elif effect.goes_on and effect.trail is not None and (with_rivals or not effect.stays_free):
-                self._note_onward(target, met.blank, effect, alike, found, with_rivals=with_rivals)
+            elif effect.goes_on and effect.trail is not None and (with_duplicates or not effect.stays_free):
+                self._note_onward(target, effects.blank, effect, alike, found, with_duplicates=with_duplicates)
             else:
                 self._note(found, alike, effect, effect.names)
 
     def _note(self, found: UnsafeTokens, tokens: list[int], effect: Effect, names: frozenset[bytes]) -> None:
         """Note the items and names that tokens contain."""
-        for whole in effect.wholes:
-            found.wholes.setdefault(whole, []).extend(tokens)
-            if isinstance(whole, bytes):
+        for item in effect.items:
+            found.items.setdefault(item, []).extend(tokens)
+            if isinstance(item, bytes):
                 for token in tokens:
                     head = _HEAD.match(self.summaries.text(token))
-                    if head and whole.endswith(head.group()):
-                        found.doubled.setdefault(whole[: len(whole) - head.end()], []).append(token)
+                    if head and item.endswith(head.group()):
+                        found.doubled.setdefault(item[: len(item) - head.end()], []).append(token)
         for name in names:
             found.named.setdefault(name, []).extend(tokens)
 
@@ -468,12 +476,17 @@ class Effects:
         return None if name in effect.names else name
 
     def _note_loose(self, state: int, blank: JSONTrail, effect: Effect, tokens: list[int], found: UnsafeTokens) -> None:
-        """Note tokens that matter if the container has rivals.
+        """Note tokens that matter if the container has duplicates.
 
         If very many values remain possible inside an object that does not end, only the names that lead there matter.
         """
         at, names = effect.trail, None
-        if effect.is_told and at is not None and blank.frame.kind is OBJECT and not _between(at.frame, blank.frame)[0]:
+        if (
+            effect.is_decided
+            and at is not None
+            and blank.frame.kind is OBJECT
+            and not _between(at.frame, blank.frame)[0]
+        ):
             names = self._room(state, at)
             if names and at.frame.parent is not blank.frame.parent:
                 names = None
@@ -492,7 +505,7 @@ class Effects:
         tokens: list[int],
         found: UnsafeTokens,
         *,
-        with_rivals: bool,
+        with_duplicates: bool,
     ) -> None:
         """Note tokens in which something begins after which a completion may not exist."""
         at = effect.trail
@@ -507,8 +520,8 @@ class Effects:
         if rest is None:
             is_item = at.frame.parent is blank.frame.parent and at.frame.kind is ARRAY and at.frame.written is not None
             # The items in the token, and the one in progress before it, are written too.
-            most = len(effect.wholes) + 1
-            least = self.continuations.bounds.least_items(state, at) - most if is_item and not with_rivals else 0
+            most = len(effect.items) + 1
+            least = self.continuations.bounds.least_items(state, at) - most if is_item and not with_duplicates else 0
             if least > 0:
                 found.scarce.setdefault(least, []).extend(tokens)
                 self._note(found, tokens, effect, effect.names)
@@ -573,10 +586,10 @@ class Effects:
             endings = {**endings, **narrow.powers}
         return ends, [token for token, rest in endings.items() if rest is None or word_of(begin + rest) in targets]
 
-    def _met(self, number: int, mode: int) -> TrailEffects:
+    def _trail_effects(self, number: int, mode: int) -> TrailEffects:
         """Return the effects for containers of a shape, shared by all guides with the same string spelling."""
-        own = self._mets.get((number, mode))
-        if own is None:
+        effects = self._effects_of_shapes.get((number, mode))
+        if effects is None:
             shape, known = self._trails.shapes[number], self.summaries.effects
             key = (self._reader.canonical, self._reader.with_names, shape.kinds, mode)
             with self.summaries.lock:
@@ -584,47 +597,47 @@ class Effects:
                     note(
                         known, [key], TrailEffects(self._blank(self._reader, shape, mode), len(self._texts)), MAX_SHARED
                     )
-                own = known[key]
-            note(self._mets, [(number, mode)], own, MAX_SHARED)
-        return own
+                effects = known[key]
+            note(self._effects_of_shapes, [(number, mode)], effects, MAX_SHARED)
+        return effects
 
     def _effect(self, blank: JSONTrail, shape: Shape, data: bytes) -> Effect:
         spend(EACH_TOKEN)
         completed: list[Completed] = []
         found, end = self._reader.read(blank, data, 0, NO_PLACES, completed)
         if end < 0:
-            return UNTOLD
+            return UNDECIDED
         log = TokenLog.of(completed)
         is_watched = blank.frame.kind is ARRAY and blank.frame.written is not None
         if found is None:
             is_all = log.is_whole(is_watched) and not shape.is_deep and not self._trails.openings.search(data, end)
-            return ENDED._replace(wholes=tuple(log.values)) if is_all else UNTOLD
-        down, begun = _between(found.frame, blank.frame)
+            return ENDED._replace(items=tuple(log.values)) if is_all else UNDECIDED
+        down, opened = _between(found.frame, blank.frame)
         stays = down < shape.depth
         is_part = not is_watched and log.is_part
         # A name may equal the one in progress before the token.
-        is_unknown = (is_watched and log.has_nested) or log.hidden > 1 or not (log.is_told or is_part)
+        is_unknown = (is_watched and log.has_nested) or log.hidden > 1 or not (log.is_decided or is_part)
         if is_unknown or (log.outer_names and blank.mode in (NAME_TEXT, NAME_ESCAPE)):
-            return UNTOLD._replace(stays=stays, names=log.names)
-        is_member = not is_watched and log.is_told and blank.mode in (ITEM, COLON)
-        is_after = found.mode == AFTER and not begun
+            return UNDECIDED._replace(stays=stays, names=log.names)
+        is_member = not is_watched and log.is_decided and blank.mode in (ITEM, COLON)
+        is_after = found.mode == AFTER and not opened
         is_same_piece = not completed and blank.mode in PARTIAL
         return Effect(
             found,
             tuple(log.values) if is_watched else (),
             log.outer_names,
-            log.is_told,
+            log.is_decided,
             goes_on=not is_after and not is_same_piece,
             is_loose=is_after or bool(completed),
             stays=stays,
             begins_word=found.mode == WORD and joined(found.text) == data.lstrip(SPACE),
             stays_free=self._stays_free(found, blank),
             member=log.plain_value if is_member else None,
-            is_told_settled=is_part,
+            is_decided_settled=is_part,
         )
 
     def _stays_free(self, at: JSONTrail, blank: JSONTrail) -> bool:
-        """Compute `Effect.stays_free`: member values of an object have no rivals, and the new container is empty."""
+        """Compute `Effect.stays_free`: values of an object's members have no duplicates, the new container is empty."""
         frame, around = at.frame, blank.frame.parent
         if blank.frame.kind is not OBJECT:
             return False
@@ -641,7 +654,7 @@ class Effects:
         for number, (kind, is_watched) in enumerate(reversed(shape.kinds[:LEVELS])):
             is_last = number == min(len(shape.kinds), LEVELS) - 1
             is_value = not is_last or mode in VALUE_MODES
-            written = trails.nothing if is_watched or kind is OBJECT else None
+            written = trails.no_values if is_watched or kind is OBJECT else None
             around = trails.shape(around, kind, is_watched=is_watched)
             frame = OpenContainer(frame, kind, written, around, name=b"" if kind is OBJECT and is_value else None)
         assert frame is not None
@@ -652,14 +665,14 @@ class Effects:
 
 def _between(frame: OpenContainer, blank: OpenContainer) -> tuple[int, list[OpenContainer]]:
     """Return the number of containers that ended since a blank frame, and the list of those that began after it."""
-    begun: list[OpenContainer] = []
+    opened: list[OpenContainer] = []
     while True:
         around: OpenContainer | None = blank
         down = 0
         while around is not None:
             if frame.parent is around.parent:
-                return down, begun
+                return down, opened
             around, down = around.parent, down + 1
-        begun.append(frame)
+        opened.append(frame)
         assert frame.parent is not None
         frame = frame.parent

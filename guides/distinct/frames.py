@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..limits import spend
-from .values import ARRAY, OBJECT, Container, Kind, Rivals, Value, WordBegin, WrittenValues, having, key_of
+from .values import ARRAY, OBJECT, Container, Duplicates, Kind, Value, WordBegin, WrittenValues, having, key_of
 
 FIRST, ITEM, AFTER, NAME, COLON, WORD, TEXT, TEXT_ESCAPE, NAME_TEXT, NAME_ESCAPE = range(10)
 """Modes, by what comes next: the first item of an array or its end; a value; the rest after a value; a name; a colon;
@@ -72,7 +72,7 @@ class OpenContainer:
     written: items of an array of unique items; names of an object; None for other arrays
     is_open: whether it is still unknown if items must differ; the first item decides
     parts: the items or members; length: their number; name: of the member whose value comes, else None
-    rivals: written containers that this one may still equal; it must not, if the containers around equal theirs too
+    duplicates: written containers that this one may still equal; it must not, if the containers around equal theirs too
     shape: number shared by frames in containers of the same kinds
     serial: number shared by frames with equal continuations; 0 until computed
     """
@@ -82,7 +82,7 @@ class OpenContainer:
     written: WrittenValues | None
     shape: int
     is_open: bool = field(default=False, kw_only=True)
-    rivals: Rivals = field(default=(), kw_only=True)
+    duplicates: Duplicates = field(default=(), kw_only=True)
     parts: Chain | None = field(default=None, kw_only=True)
     length: int = field(default=0, kw_only=True)
     name: bytes | None = field(default=None, kw_only=True)
@@ -107,12 +107,12 @@ class OpenContainer:
             return None
         written, parts, length = self.written.adding(name), self.parts, self.length
         return OpenContainer(
-            self.parent, OBJECT, written, self.shape, rivals=self.rivals, parts=parts, length=length, name=name
+            self.parent, OBJECT, written, self.shape, duplicates=self.duplicates, parts=parts, length=length, name=name
         )
 
     def having(self, value: Value) -> OpenContainer | None:
         """Return the container with one more value; None if the value is refused."""
-        written, rivals = self.written, self.rivals
+        written, duplicates = self.written, self.duplicates
         if self.kind is ARRAY:
             if written is not None:
                 if value in written:
@@ -123,33 +123,33 @@ class OpenContainer:
         else:
             assert self.name is not None
             part, at = (self.name, value), self.name
-        if rivals:
-            rivals = having(rivals, at, value)
+        if duplicates:
+            duplicates = having(duplicates, at, value)
         parts = None if self.parent is None else Chain(self.parts, part)
         return OpenContainer(
-            self.parent, self.kind, written, self.shape, rivals=rivals, parts=parts, length=self.length + 1
+            self.parent, self.kind, written, self.shape, duplicates=duplicates, parts=parts, length=self.length + 1
         )
 
 
 class Targets:
     """The values or names that matter if the next value or name equals them.
 
-    written: values that are refused; parts: values that keep rivals; count: an upper bound on their number
+    written: values that are refused; parts: values that keep duplicates; count: an upper bound on their number
     """
 
     __slots__ = ("count", "parts", "written")
 
     def __init__(self, frame: OpenContainer) -> None:
-        is_name, rivals = frame.kind is OBJECT and frame.name is None, frame.rivals
+        is_name, duplicates = frame.kind is OBJECT and frame.name is None, frame.duplicates
         self.written = frame.written if frame.kind is ARRAY or is_name else None
         self.parts: dict[Value, None] = {}
-        if rivals:
-            spend(10 * len(rivals))
+        if duplicates:
+            spend(10 * len(duplicates))
             at = frame.length if frame.name is None else frame.name
             if is_name:
-                self.parts = dict.fromkeys(name for each in rivals for name in each.parts)
+                self.parts = dict.fromkeys(name for each in duplicates for name in each.parts)
             else:
-                self.parts = dict.fromkeys(each.parts[at] for each in rivals if each.has(at))
+                self.parts = dict.fromkeys(each.parts[at] for each in duplicates if each.has(at))
         self.count = len(self.parts) + (0 if self.written is None else self.written.count)
 
     def __contains__(self, value: Value) -> bool:
@@ -164,7 +164,7 @@ class Targets:
         """Test whether one of the strings has a prefix."""
         if self.written is not None and self.written.continues(begin):
             return True
-        return bool(self.parts) and next(self.kept(begin), None) is not None
+        return bool(self.parts) and next(self.part_strings(begin), None) is not None
 
     def continues_word(self, begin: WordBegin) -> bool:
         """Test whether one of the numbers or words may begin so."""
@@ -183,17 +183,17 @@ class Targets:
             return len(self.parts) + self.written.most(begin)
         return self.count if begin.is_exact else len(self.parts) + self.written.most_words(begin)
 
-    def kept(self, begin: bytes) -> Iterator[bytes]:
-        """Return the strings with a prefix that keep rivals."""
+    def part_strings(self, begin: bytes) -> Iterator[bytes]:
+        """Return the strings with a prefix that keep duplicates."""
         return (part for part in self.parts if isinstance(part, bytes) and part.startswith(begin))
 
     def beginning(self, begin: bytes) -> Iterator[bytes]:
         """Yield the strings with a prefix."""
-        yield from self.kept(begin)
+        yield from self.part_strings(begin)
         if self.written is not None:
             yield from self.written.beginning(begin)
 
-    def rivals(self, kind: Kind) -> Rivals:
+    def duplicates(self, kind: Kind) -> Duplicates:
         """Return the arrays or the objects."""
         written = () if self.written is None else self.written.containers(kind)
         parts = [part for part in self.parts if isinstance(part, Container) and part.kind == kind]

@@ -62,8 +62,10 @@ class RememberingGuide(LiftedGuide):
         self._items = Beginnings(self._automaton, items, beside_free=beside_free)
         self._names = Beginnings(self._automaton, names)
         self._summaries = TokenSummaries.of(self.vocabulary)
-        self._twins = self._summaries.twins
-        self._trails = JSONTrails(canonical=canonical, with_names=remembers_names, whole=self._summaries.whole)
+        self._first_equal_token = self._summaries.first_equal_token
+        self._trails = JSONTrails(
+            canonical=canonical, with_names=remembers_names, token_values=self._summaries.token_values
+        )
         self._continuations = Continuations(self._automaton, self._trails, self._items, self._closing)
         self._chart_steps = ChartSteps(self._automaton, self._tables.bytes, self._prepare, self._summaries.outside)
         self._effects = Effects(self._continuations, self._summaries, self._chart_steps, open_names=open_names)
@@ -231,14 +233,14 @@ class RememberingGuide(LiftedGuide):
                 at += 1
             if at == len(data):
                 return (None,)
-            trail = self._begun(places.before(at), data[at])
+            trail = self._begin_trail(places.before(at), data[at])
             if trail is None:
                 found = self._trails.openings.search(data, at)
                 if not found:
                     return (None,)
                 at = found.end()
 
-    def _begun(self, state: int, byte: int) -> JSONTrail | None:
+    def _begin_trail(self, state: int, byte: int) -> JSONTrail | None:
         """Return the trail before a byte that begins the first item of a watched array, or a name; else None."""
         if byte == 0x22 and self._must_differ(state):
             return self._trails.begin_names()
@@ -252,7 +254,7 @@ class RememberingGuide(LiftedGuide):
             if 0 <= index < count and count % LOOKS and not self._automaton.is_crowded:
                 before, trail = spots[index], self._reads[index]
                 spot = before.moves.get(token)
-                if spot is None and token not in self._twins:
+                if spot is None and token not in self._first_equal_token:
                     spot = self._settled.after_at_once(before, token)
                 if spot is not None and count < self._meter.limits.states:
                     # Fast path of `_step`, without the checks after every LOOKS states
@@ -267,7 +269,7 @@ class RememberingGuide(LiftedGuide):
                     if spot.signature >= 0:
                         self._cache.signatures[number] = spot.signature
                     return number
-            first = self._twins.get(token)
+            first = self._first_equal_token.get(token)
             if first is not None:
                 number = self.advance(state, first)
                 self._note_step(state << 32 | token, number)

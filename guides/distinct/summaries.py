@@ -65,7 +65,7 @@ class TokenSummaries:
     tokens: their bytes, None where a token has none
     closers: the text before a quote that may end a string, with the tokens that have it
     spelt: the texts between two quotes of a token, which include all complete strings; spelt_begins: their prefixes
-    whole: these, words that a token may force, and the empty containers
+    token_values: these, words that a token may force, and the empty containers
     enders: the text before the end of a word, with the tokens that have it; number_enders: those of numbers
     quoted, ending: masks of tokens with a quote, and of those that may end a word; quotes: quoted as FewTokens; powers:
     mask of tokens with an e or E
@@ -90,7 +90,9 @@ class TokenSummaries:
         with_comma = np.flatnonzero(texts.of(b",")).tolist()
         quoted = np.flatnonzero(texts.of(b'"')).tolist()
         self.closers, self.spelt = self._find_closers(quoted)
-        self.whole = frozenset[Value]((*self.spelt, *map(word_of, (b"0", b"true", b"false", b"null")), *EMPTY.values()))
+        self.token_values = frozenset[Value](
+            (*self.spelt, *map(word_of, (b"0", b"true", b"false", b"null")), *EMPTY.values())
+        )
         self.spelt_begins = frozenset(text[:end] for text in self.spelt for end in range(len(text) + 1))
         self._masks: dict[tuple[bool, bytes], Mask] = {}
         ends, quotes = texts.of(b"]}") > 0, texts.of(b'"')
@@ -191,8 +193,8 @@ class TokenSummaries:
         return {token for piece in pieces for token in self.spelling(piece)}
 
     @cached_property
-    def twins(self) -> dict[int, int]:
-        """First token with the same bytes, by each later token that has such a twin."""
+    def first_equal_token(self) -> dict[int, int]:
+        """First token with the same bytes, by each later token with equal bytes."""
         start, ids = self._trie.token_start, self._trie.ids
         shared = [ids[start[node] : start[node + 1]].tolist() for node in np.flatnonzero(np.diff(start) > 1)]
         return {token: tokens[0] for tokens in shared for token in tokens[1:]}

@@ -66,8 +66,8 @@ _STOP = re.compile(rb'["\\]')
 WORD_END = re.compile(rb"[ \t\n\r,\]}]")
 _HALVES = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 """Surrogate halves, except those that stand for invalid UTF-8 bytes."""
-_BEGUN = re.compile(rb"\\u[0-9a-fA-F]{0,3}\Z")
-_CERTAIN = re.compile(
+_PARTIAL_ESCAPE = re.compile(rb"\\u[0-9a-fA-F]{0,3}\Z")
+_DECIDED_PREFIX = re.compile(
     rb"(?:[^\\]|\\[^u]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}|\\u(?![dD][89abAB])[0-9a-fA-F]{4})*", re.DOTALL
 )
 
@@ -75,12 +75,12 @@ _CERTAIN = re.compile(
 class Completed(NamedTuple):
     """A value or name that a text completes.
 
-    begun: whether the text contains its beginning too; inside: whether it lies in a container that began in the text
+    has_start: whether the text contains its beginning; inside: whether it lies in a container that began in the text
     """
 
     value: Value
     is_name: bool
-    begun: bool
+    has_start: bool
     inside: bool
 
 
@@ -111,15 +111,17 @@ class JSONTrails:
     """Reads texts into trails.
 
     canonical: whether every string has one spelling; with_names: whether trails may begin with names
-    whole: values that a single token can contain in whole
+    token_values: values that a single token can contain in whole
     """
 
-    def __init__(self, *, canonical: bool, with_names: bool = False, whole: frozenset[Value] = frozenset()) -> None:
+    def __init__(
+        self, *, canonical: bool, with_names: bool = False, token_values: frozenset[Value] = frozenset()
+    ) -> None:
         self.canonical = canonical
         self.with_names = with_names
         # Bytes that may precede the array or name with which a trail begins
         self.openings = re.compile(rb"[\[{,]" if with_names else rb"\[")
-        self.nothing = WrittenValues(Ledger(whole), 0)
+        self.no_values = WrittenValues(Ledger(token_values), 0)
         self.values = Values()
         self.shapes = [Shape((), 0, 0, False, False)]
         self._shape_numbers: dict[tuple[int, Kind, bool], int] = {}
@@ -128,11 +130,11 @@ class JSONTrails:
 
     def begin(self) -> JSONTrail:
         """Return the trail at the start of an array of unique items."""
-        return JSONTrail(OpenContainer(None, ARRAY, self.nothing, self.shape(0, ARRAY, is_watched=True)), FIRST)
+        return JSONTrail(OpenContainer(None, ARRAY, self.no_values, self.shape(0, ARRAY, is_watched=True)), FIRST)
 
     def begin_names(self) -> JSONTrail:
         """Return the trail before a name of an object, whose earlier names do not matter."""
-        return JSONTrail(OpenContainer(None, OBJECT, self.nothing, self.shape(0, OBJECT, is_watched=False)), NAME)
+        return JSONTrail(OpenContainer(None, OBJECT, self.no_values, self.shape(0, OBJECT, is_watched=False)), NAME)
 
     def shape(self, around: int, kind: Kind, *, is_watched: bool) -> int:
         """Return the shape number of a container within another shape; is_watched: whether items may have to differ."""
@@ -153,14 +155,14 @@ class JSONTrails:
         raw = joined(trail.text)
         if self.canonical or trail.mode not in STRINGS or b"\\" not in raw:
             return raw
-        certain = _CERTAIN.match(raw)
-        return _spelt(certain.group() if certain else b"")
+        prefix = _DECIDED_PREFIX.match(raw)
+        return _spelt(prefix.group() if prefix else b"")
 
     def is_within_escape(self, trail: JSONTrail) -> bool:
         """Test whether an escape sequence is in progress."""
         if trail.mode in (TEXT_ESCAPE, NAME_ESCAPE):
             return True
-        return not self.canonical and _BEGUN.search(joined(trail.text)[-6:]) is not None
+        return not self.canonical and _PARTIAL_ESCAPE.search(joined(trail.text)[-6:]) is not None
 
     def is_free(self, trail: JSONTrail) -> bool:
         """Test whether the string or word in progress can equal no target. Cached in the trail."""
@@ -193,23 +195,25 @@ class JSONTrails:
     def decided(self, frame: OpenContainer, *, must: bool) -> OpenContainer:
         """Return an open array once it is known whether its items must differ."""
         shape = self.shape(self.shapes[frame.shape].around, ARRAY, is_watched=must)
-        return OpenContainer(frame.parent, ARRAY, self.nothing if must else None, shape, rivals=frame.rivals)
+        return OpenContainer(frame.parent, ARRAY, self.no_values if must else None, shape, duplicates=frame.duplicates)
 
     def freed(self, frame: OpenContainer) -> OpenContainer:
         """Return an array whose items need not differ any more."""
         shape = self.shape(self.shapes[frame.shape].around, ARRAY, is_watched=False)
         parts, length = frame.parts, frame.length
-        return OpenContainer(frame.parent, ARRAY, None, shape, rivals=frame.rivals, parts=parts, length=length)
+        return OpenContainer(frame.parent, ARRAY, None, shape, duplicates=frame.duplicates, parts=parts, length=length)
 
     def inner(self, frame: OpenContainer, byte: int) -> tuple[OpenContainer, int]:
         """Return the container that a bracket opens within another one, and what comes next in it."""
         if byte == 0x5B:
             shape = self.shape(frame.shape, ARRAY, is_watched=True)
-            return OpenContainer(frame, ARRAY, None, shape, is_open=True, rivals=frame.targets.rivals(ARRAY)), FIRST
+            return OpenContainer(
+                frame, ARRAY, None, shape, is_open=True, duplicates=frame.targets.duplicates(ARRAY)
+            ), FIRST
         shape = self.shape(frame.shape, OBJECT, is_watched=False)
-        return OpenContainer(frame, OBJECT, self.nothing, shape, rivals=frame.targets.rivals(OBJECT)), NAME
+        return OpenContainer(frame, OBJECT, self.no_values, shape, duplicates=frame.targets.duplicates(OBJECT)), NAME
 
-    def whole(self, frame: OpenContainer) -> Value:
+    def value_of(self, frame: OpenContainer) -> Value:
         """Return the value of a container that ends."""
         spend(10 * frame.length)
         parts = items_of(frame.parts)
@@ -220,7 +224,7 @@ class JSONTrails:
 class _Reading:
     """One call of `JSONTrails.read`: the trail so far, and the position in the text.
 
-    opened: number of containers that began in the text and are open; begun: whether the value in progress began in it
+    opened: number of containers that began in the text and are open; has_start: whether the value in progress did too
     """
 
     trails: JSONTrails
@@ -233,7 +237,7 @@ class _Reading:
     text: Text | None
     free: bool | None
     opened: int = 0
-    begun: bool = False
+    has_start: bool = False
 
     def result(self) -> tuple[JSONTrail | None, int]:
         """Read the text; see `JSONTrails.read`."""
@@ -295,7 +299,7 @@ class _Reading:
         if after is None:
             return _REFUSED
         if self.log is not None:
-            self.log.append(Completed(value, mode == COLON, self.begun, self.opened > 0))
+            self.log.append(Completed(value, mode == COLON, self.has_start, self.opened > 0))
         self.mode, self.text, self.free = mode, None, None
         return self._go_on(after)
 
@@ -312,7 +316,7 @@ class _Reading:
         elif self.mode == COLON:
             self.mode, self.at = ITEM, self.at + 1
         elif self.mode == NAME and byte == 0x22:
-            self.mode, self.text, self.at, self.begun = NAME_TEXT, None, self.at + 1, True
+            self.mode, self.text, self.at, self.has_start = NAME_TEXT, None, self.at + 1, True
         elif byte in b"]}":
             return self._leave()
         elif self.mode == AFTER:
@@ -328,7 +332,7 @@ class _Reading:
             self.frame = self.trails.decided(frame, must=self.places.may_differ(self.at))
         elif self._may_be_free() and self._go_on(self.trails.freed(frame)) == _ENDED:
             return _ENDED
-        self.begun = True
+        self.has_start = True
         if byte == 0x22:
             self.mode, self.at = TEXT, self.at + 1
         elif byte in b"[{":
@@ -349,7 +353,7 @@ class _Reading:
         self.at += 1
         if frame.parent is None:
             return _ENDED
-        value = self.trails.whole(frame)
+        value = self.trails.value_of(frame)
         after = self._having(frame.parent, value)
         if after is None:
             return _REFUSED
@@ -365,9 +369,9 @@ def _spelt(raw: bytes) -> bytes:
 
     Unpaired surrogates are written as escapes.
     """
-    whole = raw.decode("utf-8", "surrogateescape")
+    string = raw.decode("utf-8", "surrogateescape")
     try:
-        value = json.loads(f'"{whole}"', strict=False)
+        value = json.loads(f'"{string}"', strict=False)
     except ValueError:
         raise AssertionError("the chart reads only strings") from None
     spelt = json.dumps(value, ensure_ascii=False)[1:-1]
@@ -419,13 +423,13 @@ class ChartPlaces(ReadPlaces):
     _state: int
     _data: bytes
     # The position of `_state`, the last one computed
-    _begun: int = 0
+    _offset: int = 0
     _has_left: bool = False
 
     def before(self, at: int) -> int:
         """Return the state before a position."""
-        begun = self._begun
-        return self._automaton.read(self._state, self._data[begun:at]) if at > begun else self._state
+        offset = self._offset
+        return self._automaton.read(self._state, self._data[offset:at]) if at > offset else self._state
 
     def may_differ(self, at: int) -> bool:
         """See `ReadPlaces.may_differ`."""
@@ -439,7 +443,7 @@ class ChartPlaces(ReadPlaces):
         """See `ReadPlaces.leave`."""
         after = self._automaton.step(self.before(at), EQUAL_ITEM) if self._items.beside_free else DEAD
         if after != DEAD:
-            self._state, self._begun, self._has_left = after, at, True
+            self._state, self._offset, self._has_left = after, at, True
         return after != DEAD
 
     def last(self, after: int) -> int:

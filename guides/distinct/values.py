@@ -30,8 +30,8 @@ def word_of(word: bytes) -> tuple[Any, ...]:
     number = _NUMBER.match(word)
     if not number:
         return ("literal", word)
-    sign, whole, fraction, power = number.groups(b"")
-    digits = (whole + fraction).lstrip(b"0")
+    sign, integer, fraction, power = number.groups(b"")
+    digits = (integer + fraction).lstrip(b"0")
     short = digits.rstrip(b"0")
     if not short:
         return ("number", b"", b"", 0)
@@ -166,14 +166,14 @@ class Values:
         return known
 
 
-Rivals = tuple[Container, ...]
+Duplicates = tuple[Container, ...]
 """Written containers that a container in progress may still equal."""
 
 
-def having(rivals: Rivals, at: int | bytes, part: Value) -> Rivals:
+def having(duplicates: Duplicates, at: int | bytes, part: Value) -> Duplicates:
     """Return those containers that have `part` at an index or name."""
-    spend(len(rivals))
-    return tuple(each for each in rivals if each.has(at) and each.parts[at] == part)
+    spend(len(duplicates))
+    return tuple(each for each in duplicates if each.has(at) and each.parts[at] == part)
 
 
 UNSORTED = 4
@@ -185,11 +185,11 @@ _serials = count(1)
 class Ledger:
     """Written values in order, shared by all sets that are a prefix of it.
 
-    whole: values that a single token can contain; texts: the strings; words: keys of numbers, true, false and null
+    token_values: values that a single token can contain; texts: strings; words: keys of numbers, true, false and null
     """
 
-    def __init__(self, whole: Collection[Value] = ()) -> None:
-        self.whole = whole
+    def __init__(self, token_values: Collection[Value] = ()) -> None:
+        self.token_values = token_values
         self.numbers: dict[Value, int] = {}
         self.texts = KeyIndex()
         self.words = KeyIndex()
@@ -205,7 +205,7 @@ class Ledger:
     def first(self, count: int) -> Ledger:
         """Return a copy of the first `count` values."""
         spend(100 * count)
-        copied = Ledger(self.whole)
+        copied = Ledger(self.token_values)
         for value in islice(self.numbers, count):
             copied.add(value)
         return copied
@@ -214,21 +214,23 @@ class Ledger:
 class WrittenValues:
     """A persistent set of values: a prefix of a ledger, and a few recent ones.
 
-    count: its size; serial: unique number of the set; has_whole: whether a single token can contain one of the values
+    count: its size; serial: unique number of the set; has_token_value: whether a single token can contain one of them
     """
 
-    __slots__ = ("_containers", "_first", "_last", "_ledger", "_next", "count", "has_whole", "serial")
+    __slots__ = ("_containers", "_first", "_last", "_ledger", "_next", "count", "has_token_value", "serial")
 
-    def __init__(self, ledger: Ledger, first: int, last: tuple[Value, ...] = (), *, has_whole: bool = False) -> None:
+    def __init__(
+        self, ledger: Ledger, first: int, last: tuple[Value, ...] = (), *, has_token_value: bool = False
+    ) -> None:
         # Length of the ledger's prefix, and the recent values
         self._ledger = ledger
         self._first = first
         self._last = last
         # The last extension: a value, and the set with it
         self._next: tuple[Value, WrittenValues] | None = None
-        self._containers: dict[Kind, Rivals] = {}
+        self._containers: dict[Kind, Duplicates] = {}
         self.count = first + len(last)
-        self.has_whole = has_whole
+        self.has_token_value = has_token_value
         self.serial = next(_serials)
 
     def __contains__(self, value: object) -> bool:
@@ -249,8 +251,8 @@ class WrittenValues:
             return known[1]
         if len(self._last) >= UNSORTED:
             self._sort()
-        has_whole = self.has_whole or value in self._ledger.whole
-        more = WrittenValues(self._ledger, self._first, (*self._last, value), has_whole=has_whole)
+        has_token_value = self.has_token_value or value in self._ledger.token_values
+        more = WrittenValues(self._ledger, self._first, (*self._last, value), has_token_value=has_token_value)
         self._next = (value, more)
         return more
 
@@ -305,7 +307,7 @@ class WrittenValues:
         size = len(begin)
         return [rest for text in self.beginning(begin) if (rest := text[size:]) in rests]
 
-    def containers(self, kind: Kind) -> Rivals:
+    def containers(self, kind: Kind) -> Duplicates:
         """Return the arrays or the objects of the set, cached."""
         known = self._containers.get(kind)
         if known is None:

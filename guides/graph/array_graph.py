@@ -126,19 +126,19 @@ Copy = tuple[ByteFragment, int, int, int, int]
 _LARGE = 1 << 16
 
 
-def make_copies(asked: Iterable[Copy], nodes: RecordArray, edges: RecordArray, links: RecordArray) -> None:
+def make_copies(copies: Iterable[Copy], nodes: RecordArray, edges: RecordArray, links: RecordArray) -> None:
     """Write the copies. Raises Cancelled between parts of large ones; no edge leads to these yet."""
-    for fragment, *given in asked:
+    for fragment, *placement in copies:
         ends, exits, size = fragment.ends, fragment.exits, len(fragment.ends)
         edge, link = edges.reserve(len(fragment.edges)), links.reserve(len(exits))
         arrays = nodes.array, edges.array, links.array, ends, fragment.edges
         if size <= _LARGE:  # almost always
-            call(copy_bytes, *arrays, exits, 0, size, *given, edge, link)
+            call(copy_bytes, *arrays, exits, 0, size, *placement, edge, link)
             continue
         for begin in range(0, size, _LARGE):
             spend(0)
             end = min(begin + _LARGE, size)
-            call(copy_bytes, *arrays, exits if end == size else NO_EXITS, begin, end, *given, edge, link)
+            call(copy_bytes, *arrays, exits if end == size else NO_EXITS, begin, end, *placement, edge, link)
 
 
 Link = tuple[int, int, int]
@@ -155,7 +155,7 @@ class NameTrie(NamedTuple):
     bit: int
 
 
-_NOTHING_GIVEN = np.zeros(0, np.int32)
+_NO_HOLES = np.zeros(0, np.int32)
 
 
 class ArrayGraph:
@@ -240,17 +240,17 @@ class ArrayGraph:
         self._copies.append((byte_fragment, first, target, self.rule, self.counter))
         return first
 
-    def insert(self, fragment: Fragment, given: Sequence[int] = ()) -> int:
+    def insert(self, fragment: Fragment, holes: Sequence[int] = ()) -> int:
         """Copy a fragment and return its offset in the graph, which is its start node.
 
-        given: the nodes that replace its holes
+        holes: the nodes that replace its holes
         """
         self._flush()
         piece = fragment.piece
         shift = self._nodes.reserve(len(piece.nodes))
         edge, link = self._edges.reserve(len(piece.edges)), self._links.reserve(len(piece.links))
         counters = self._counters.extend(fragment.counters) - 1 if len(fragment.counters) else 0
-        numbers = np.array(given, np.int32) if given else _NOTHING_GIVEN
+        numbers = np.array(holes, np.int32) if holes else _NO_HOLES
         arrays = self._nodes.array, self._edges.array, self._links.array
         call(copy_piece, *arrays, piece, numbers, shift, edge, link, counters)
         for node, span in fragment.spans:

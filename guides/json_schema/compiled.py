@@ -39,7 +39,7 @@ def clashing(schema: Any, is_impossible: Callable[[Any], bool]) -> list[str]:
     """
     if _size(schema) > MAX_KEYWORDS:
         return []
-    left, kept = deque(_members("#", schema)), list[str]()
+    left, needed = deque(_members("#", schema)), list[str]()
     while left:
         pointer, value = left.popleft()
         smaller = without(schema, pointer)
@@ -55,8 +55,8 @@ def clashing(schema: Any, is_impossible: Callable[[Any], bool]) -> list[str]:
         inner = list(_members(pointer, value))
         left += inner
         if not inner:
-            kept.append(pointer)
-    return kept
+            needed.append(pointer)
+    return needed
 
 
 def _members(pointer: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -98,7 +98,7 @@ class CompiledSchema:
         contexts: Mapping[str, Quote] | None = None,
     ) -> None:
         options = options or SchemaOptions()
-        value = self._given = parsed(schema)
+        value = self._document = parsed(schema)
         self._resources, self._options, self._contexts = resources, options, contexts
         self.language: StringLanguage = language or PatternLanguage()
         self.formulas = Formulas()
@@ -119,14 +119,14 @@ class CompiledSchema:
         if self.has_instance(self.root):
             return
         place = conflict(self.root, self._witnesses)
-        several = clashing(self._given, self._is_impossible)
-        said = f": {', '.join(several[:-1])} and {several[-1]} exclude each other" if len(several) > 1 else ""
-        raise SchemaError(f"no value satisfies this schema{said}", place)
+        several = clashing(self._document, self._is_impossible)
+        conflicts = f": {', '.join(several[:-1])} and {several[-1]} exclude each other" if len(several) > 1 else ""
+        raise SchemaError(f"no value satisfies this schema{conflicts}", place)
 
     def _is_impossible(self, schema: Any) -> bool:
         """Test whether another schema, with the same resources and options, has no value."""
-        made = CompiledSchema(schema, self._resources, self._options, self.language, self._contexts)
-        return not made.has_instance(made.root)
+        compiled = CompiledSchema(schema, self._resources, self._options, self.language, self._contexts)
+        return not compiled.has_instance(compiled.root)
 
     def normal(self, formula: Formula) -> Normal:
         """Return the normal form of a formula; some alternatives may have no instance."""

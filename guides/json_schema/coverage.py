@@ -83,18 +83,18 @@ def strange_keywords(schema: CompiledSchema) -> list[StrangeKeyword]:
         known = keywords | DRAFT2020.keywords.keys() | ANNOTATIONS  # keywords of newer drafts are no misspellings
         for key in (key for key in place.value if key not in known and not key.startswith(("x-", "$", "_"))):
             if key not in likely and len(likely) < MAX_STRANGE:
-                same = [each for each in keywords if each.casefold() == key.casefold()]
-                likely[key] = same or get_close_matches(key, keywords, 1, ALIKE)
-            near = likely.get(key)
-            if near and near[0] not in place.value:
-                said = f"{show(key)} is no keyword of JSON Schema, and says nothing; did you mean {show(near[0])}?"
-                found.append(StrangeKeyword(place.pointer_to(key), said))
+                exact = [each for each in keywords if each.casefold() == key.casefold()]
+                likely[key] = exact or get_close_matches(key, keywords, 1, ALIKE)
+            matches = likely.get(key)
+            if matches and matches[0] not in place.value:
+                reason = f"{show(key)} is no keyword of JSON Schema, and says nothing; did you mean {show(matches[0])}?"
+                found.append(StrangeKeyword(place.pointer_to(key), reason))
     root = min(places, key=lambda place: len(place.pointer_to("")), default=None)
     if root is not None and root.value and not found:
         dialect = root.resource.dialect
         if all(key not in dialect.keywords and key not in ANNOTATIONS and key[:1] != "$" for key in root.value):
-            said = "no keyword of JSON Schema is in it, so that any value satisfies it; give a schema, not a value"
-            found.append(StrangeKeyword("#", said))
+            reason = "no keyword of JSON Schema is in it, so that any value satisfies it; give a schema, not a value"
+            found.append(StrangeKeyword("#", reason))
     return found
 
 

@@ -48,9 +48,9 @@ class FinalCheck:
                 'unenforced="allow" checks values with the library jsonschema: pip install jsonschema'
             ) from None
         kind: Any = validators.validator_for(schema, default=Draft202012Validator)
-        own = {"pattern": _pattern, "patternProperties": _pattern_properties, "uniqueItems": _unique_items}
-        own |= {"multipleOf": _multiple_of, "additionalProperties": _additional_properties}
-        applied = {**kind.VALIDATORS, **{name: check for name, check in own.items() if name in kind.VALIDATORS}}
+        checks = {"pattern": _pattern, "patternProperties": _pattern_properties, "uniqueItems": _unique_items}
+        checks |= {"multipleOf": _multiple_of, "additionalProperties": _additional_properties}
+        applied = {**kind.VALIDATORS, **{name: check for name, check in checks.items() if name in kind.VALIDATORS}}
         library: Any = validators
         counted: Any = library.extend(kind, {name: _counted(check) for name, check in applied.items()})
         found: Any = referencing

@@ -46,10 +46,10 @@ class Outline:
     def __str__(self) -> str:
         """Return a paragraph for each formula: its values, and lines that begin with "cost:"."""
         parts = self.parts()
-        told = ["\n  ".join([f"{part.title} is", *part.values, *part.costs]) for part in parts]
+        sections = ["\n  ".join([f"{part.title} is", *part.values, *part.costs]) for part in parts]
         if len(self._queue) > len(parts):
-            told.append(f"and {len(self._queue) - len(parts)} more of their parts")
-        return "\n\n".join(told)
+            sections.append(f"and {len(self._queue) - len(parts)} more of their parts")
+        return "\n\n".join(sections)
 
     def parts(self) -> list[OutlinePart]:
         """Return the formulas, the root first, and each after one that uses it."""

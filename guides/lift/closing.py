@@ -73,11 +73,11 @@ class Closing:
         self._costs = _NO_COSTS
         self._settled_for: tuple[Any, Any] | None = None  # graph and chart for which the costs were settled last
 
-    def forget(self, kept: NDArray[np.bool_]) -> None:
+    def forget(self, valid: NDArray[np.bool_]) -> None:
         """Drop all states but the kept ones, and the offsets into the chart's words."""
-        for known in (self._distances, self._by_nearest):
-            for state in [state for state in known if not kept[state]]:
-                del known[state]
+        for cache in (self._distances, self._by_nearest):
+            for state in [state for state in cache if not valid[state]]:
+                del cache[state]
         self._settled_for = None
         self._costs = replace(self._costs, entries=np.zeros(0, np.int32), shortest=_NO_STATES)
 

@@ -77,7 +77,7 @@ class QuickMasks:
         """
         self._renew()
         self._unsliced = None
-        return self._made(state, masks, self._automaton.attempt) if 0 <= state <= MAX_LEFT else UNREADY
+        return self._compute_mask(state, masks, self._automaton.attempt) if 0 <= state <= MAX_LEFT else UNREADY
 
     def finish(self, state: int, masks: Mask, code: int = UNREADY) -> tuple[int, int]:
         """Return the signature of a state with words, and the row of its mask. code: from `begin`, to be resolved
@@ -90,7 +90,7 @@ class QuickMasks:
         while True:
             if code != UNREADY:
                 self._automaton.resolve(code)
-            code = self._made(state, masks, self._automaton.attempt_more)
+            code = self._compute_mask(state, masks, self._automaton.attempt_more)
             if code >= 0:
                 row = self.row(state, code, masks)
                 if row is not None:
@@ -118,7 +118,7 @@ class QuickMasks:
                 tables.masks.store(self._rows, of_usual, masks[1])
             return tables.masks.store(self._rows, signature, masks[0])
 
-    def _made(self, state: int, masks: Mask, call: Callable[..., int]) -> int:
+    def _compute_mask(self, state: int, masks: Mask, call: Callable[..., int]) -> int:
         """Compute a mask as `begin` does. call: calls the first kernel"""
         view, found, parts = self.view, self.found, self._tables.mask_parts
         while True:
@@ -216,7 +216,7 @@ class LiftedGuide(TableGuide):
         self._lock = automaton.lock
         automaton.spelling = self._tables.bytes.data
         self._meter = automaton.meter
-        self._cache.generation = automaton.kept
+        self._cache.generation = automaton.last_compaction
         self._quick = QuickMasks(automaton, self._tables, self._cache.rows)
         self._closing = Closing(automaton, self._tables)
         if not self._tables.spells_all_bytes and self._closing.distance(automaton.start) >= NEVER:
@@ -236,7 +236,7 @@ class LiftedGuide(TableGuide):
         """Return the number of the row of `table` that holds `mask(state)`."""
         if type(state) is not int:
             state = check_state(state, MAX_LEFT)
-        if self._cache.generation is self._automaton.kept:
+        if self._cache.generation is self._automaton.last_compaction:
             signature = self._cache.signatures.get(state, _UNKNOWN)
             row = self._cache.rows.get(signature)
             while row is not None:
@@ -250,7 +250,7 @@ class LiftedGuide(TableGuide):
     def rows(self, states: list[int]) -> NDArray[np.int32]:
         """Return `row` of several states; faster if all are cached. See `TableGuide.rows`."""
         found = None
-        if self._cache.generation is self._automaton.kept:
+        if self._cache.generation is self._automaton.last_compaction:
             found = self._masks.find_all(self._cache.rows, map(self._cache.signatures.get, states))
         return super().rows(states) if found is None else found
 
@@ -383,25 +383,25 @@ class LiftedGuide(TableGuide):
 
     def _prepare(self, state: int) -> int:
         """Drop stale cache entries, and return the state with its words restored. Raises StateError."""
-        kept = self._automaton.kept
-        if self._cache.generation is not kept:
-            self._forget(kept)
-            self._cache.generation = kept
+        compaction = self._automaton.last_compaction
+        if self._cache.generation is not compaction:
+            self._forget(compaction)
+            self._cache.generation = compaction
         return self._automaton.ready(state)
 
     def _new_row(self, state: int) -> int:
         """Compute a row that is not cached; usually one or two kernel calls."""
         with self._lock:
-            if not self._tables.spells_all_bytes or self._cache.generation is not self._automaton.kept:
-                return self._made_row(state)
+            if not self._tables.spells_all_bytes or self._cache.generation is not self._automaton.last_compaction:
+                return self._compute_row(state)
             masks = np.empty((2, self._tables.words), np.uint32)
             code = self._quick.begin(state, masks)
             if code < 0:
-                return self._made_row(state, code, masks)
+                return self._compute_row(state, code, masks)
             row = self._quick.row(state, code, masks)
-            return self._made_row(state) if row is None else self._cache.note_row(state, code, row)
+            return self._compute_row(state) if row is None else self._cache.note_row(state, code, row)
 
-    def _made_row(self, state: int, code: int = UNREADY, masks: Mask | None = None) -> int:
+    def _compute_row(self, state: int, code: int = UNREADY, masks: Mask | None = None) -> int:
         """Compute a row with full preparation. code: of an earlier attempt"""
         spent = 0 if code == UNREADY else self._meter.spent
         with self._lock, self._meter:
@@ -440,16 +440,16 @@ class LiftedGuide(TableGuide):
             state = self._prepare(state)
             return NOTHING if state == DEAD else expectation(self._automaton, state, vocabulary=self.vocabulary)
 
-    def _forget(self, kept: object) -> None:
+    def _forget(self, result: object) -> None:
         """Drop cache entries of invalid states and signatures; all entries if an earlier compaction was missed."""
         self._quick.forget()
-        if not isinstance(kept, CompactionResult) or kept.before is not self._cache.generation:
-            none = np.zeros(self._automaton.state_count, np.bool_)
-            self._closing.forget(none)
-            self._cache.forget(none, none)
+        if not isinstance(result, CompactionResult) or result.before is not self._cache.generation:
+            none_valid = np.zeros(self._automaton.state_count, np.bool_)
+            self._closing.forget(none_valid)
+            self._cache.forget(none_valid, none_valid)
             return
-        self._closing.forget(kept.states)
-        self._cache.forget(kept.states, kept.signatures if self._tables.spells_all_bytes else kept.states)
+        self._closing.forget(result.states)
+        self._cache.forget(result.states, result.signatures if self._tables.spells_all_bytes else result.states)
 
     def _unspellable(self) -> LanguageError | LimitError:
         """Return the error for a language of which no text can be spelt."""

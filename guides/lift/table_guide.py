@@ -124,8 +124,8 @@ class TransitionCache:
     signatures: state -> the key of its mask; states with equal keys have equal masks. Cleared at MAX_STEPS entries. A
         compaction drops those of states that are no longer valid
     rows: key of a mask -> its row of the vocabulary's `MaskTable`, which drops the key when it evicts the row
-    generation: the automaton's `kept` after the last compaction that was taken into account; if the automaton has
-        another one, signatures and rows may be stale
+    generation: the automaton's `last_compaction` that was taken into account; if the automaton has another one,
+        signatures and rows may be stale
     """
 
     def __init__(self) -> None:
@@ -150,12 +150,12 @@ class TransitionCache:
 
     def forget(self, states: NDArray[np.bool_], signatures: NDArray[np.bool_]) -> None:
         """Drop signatures and rows of numbers for which the arrays have False or no entry; DEAD stays."""
-        for known, kept in (self.signatures, states), (self.rows, signatures):
-            numbers = np.array(list(known), np.int64)
-            is_gone = (numbers < 0) | (numbers >= len(kept))
-            is_gone[~is_gone] = ~kept[numbers[~is_gone]]
+        for cache, valid in (self.signatures, states), (self.rows, signatures):
+            numbers = np.array(list(cache), np.int64)
+            is_gone = (numbers < 0) | (numbers >= len(valid))
+            is_gone[~is_gone] = ~valid[numbers[~is_gone]]
             for number in numbers[is_gone & (numbers != DEAD)].tolist():
-                known.pop(number, None)
+                cache.pop(number, None)
 
 
 class TableGuide(Immutable):

@@ -66,12 +66,12 @@ class SliceBuilder:
         self._reach = reach
         self._words = words
 
-    def none(self) -> LoopSlice:
+    def empty(self) -> LoopSlice:
         """Return an empty slice, which no state's loop equals."""
-        nothing, loop, row = np.zeros(0, np.int32), np.zeros(3, np.uint64), np.zeros(self._words, np.uint32)
+        no_ids, loop, row = np.zeros(0, np.int32), np.zeros(3, np.uint64), np.zeros(self._words, np.uint32)
         start, way = np.zeros(257, np.int32), np.zeros((0, DEPTH + 1), np.int32)
         return LoopSlice(
-            loop, row, nothing, nothing, nothing, nothing, nothing, start, way, *self._tails(nothing, nothing, start)
+            loop, row, no_ids, no_ids, no_ids, no_ids, no_ids, start, way, *self._tails(no_ids, no_ids, start)
         )
 
     def divided(self, loop: tuple[int, int, int]) -> LoopSlice:
@@ -153,7 +153,7 @@ class SliceBuilder:
 Loop = tuple[int, int, int]
 
 MAX_SLICES = 32
-MAX_KEPT, MAX_KEPT_BYTES = 64, 64 << 20
+MAX_CACHED, MAX_CACHED_BYTES = 64, 64 << 20
 MIN_LOOP = 24
 WALKS_OF_WIDE, WALKS_OF_NARROW = 1, 16
 
@@ -161,8 +161,8 @@ WALKS_OF_WIDE, WALKS_OF_NARROW = 1, 16
 class VocabularyTables:
     """The tables of a vocabulary; fetch them with `VocabularyTables.of`. `lock` guards changes."""
 
-    _known: ClassVar[weakref.WeakKeyDictionary[Vocabulary, VocabularyTables]] = weakref.WeakKeyDictionary()
-    _known_lock: ClassVar[Any] = new_lock()
+    _instances: ClassVar[weakref.WeakKeyDictionary[Vocabulary, VocabularyTables]] = weakref.WeakKeyDictionary()
+    _instances_lock: ClassVar[Any] = new_lock()
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.trie = TokenTrie(*vocabulary.trie, int(vocabulary.trie.depth.max()))
@@ -179,7 +179,7 @@ class VocabularyTables:
         self.spells_all_bytes = self.single_bytes.issuperset(TEXT_BYTES)
         self.masks = MaskTable(self.words)
         self.lock = new_lock()
-        self._kept: LRUCache[Any] = LRUCache(attrgetter("held_bytes"), MAX_KEPT, MAX_KEPT_BYTES)
+        self._cached: LRUCache[Any] = LRUCache(attrgetter("held_bytes"), MAX_CACHED, MAX_CACHED_BYTES)
         # The slice of a loop, or the number of its walks before it is divided
         self._slices: OrderedDict[Loop, MaskParts | int] = OrderedDict()
         # Computed now, since the first masks need it and a text should not wait.
@@ -187,16 +187,16 @@ class VocabularyTables:
             self.trie, self.branches, self.branch_numbers, self.parents, self.reach, self.words
         )
         # With the latest slice, initially the empty one: most texts need a single slice
-        self.mask_parts = self._parts(self._slicing.none())
+        self.mask_parts = self._parts(self._slicing.empty())
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> VocabularyTables:
         """Return the cached tables of a vocabulary. Raises OptionError for anything else."""
         vocabulary = vocabulary_of(vocabulary, "a guide")
-        with cls._known_lock:
-            tables = cls._known.get(vocabulary)
+        with cls._instances_lock:
+            tables = cls._instances.get(vocabulary)
             if tables is None:
-                tables = cls._known[vocabulary] = cls(vocabulary)
+                tables = cls._instances[vocabulary] = cls(vocabulary)
             return tables
 
     def loop_slice(self, loop: Loop, at_once: bool = False) -> LoopSlice | None:
@@ -228,11 +228,11 @@ class VocabularyTables:
     def _parts(self, loop_slice: LoopSlice) -> MaskParts:
         return MaskParts(self.branches, self.eos_words, loop_slice, MIN_LOOP)
 
-    def kept(self, key: Hashable, make: Callable[[], Any]) -> Any:
+    def cached(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """Return the cached value of a key with this vocabulary, or make one, which says its `held_bytes`."""
         with self.lock:
-            found = self._kept.get(key)
-            return self._kept.add(key, make()) if found is None else found
+            found = self._cached.get(key)
+            return self._cached.add(key, make()) if found is None else found
 
     def pack(self, chosen: NDArray[np.bool_] | bool, root: int = 0) -> NDArray[np.uint32]:
         """Pack a mask of the tokens below a node: all, or those chosen, bool in the order of `trie.ids`."""

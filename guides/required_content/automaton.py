@@ -255,7 +255,7 @@ def automaton_of(goal: Goal, vocabulary: Vocabulary) -> GoalAutomaton:
     Raises OptionError for a custom goal with an invalid automaton.
     """
     if isinstance(goal, CustomGoal):
-        return _given(goal)
+        return _checked_automaton(goal)
     subsets = NodeSets(GoalMachine(goal, vocabulary))
     rows: list[Ints] = []
     while len(rows) < len(subsets.states):
@@ -271,23 +271,23 @@ def automaton_of(goal: Goal, vocabulary: Vocabulary) -> GoalAutomaton:
     return GoalAutomaton(goal, after, met, met & (after == np.arange(len(after))[:, None]).all(1))
 
 
-def _given(goal: CustomGoal) -> GoalAutomaton:
+def _checked_automaton(goal: CustomGoal) -> GoalAutomaton:
     """Check and convert the automaton of a custom goal."""
     try:
-        given, met = map(np.asarray, goal.automaton())
+        table, met = map(np.asarray, goal.automaton())
     except (TypeError, ValueError) as error:
         raise OptionError(f"the automaton of {brief(goal)} is not a pair of arrays: {error}") from error
-    count = len(given) if given.ndim else 0
-    if given.shape != (count, 256) or given.dtype.kind not in "iu" or not ((given >= 0) & (given < count)).all():
+    count = len(table) if table.ndim else 0
+    if table.shape != (count, 256) or table.dtype.kind not in "iu" or not ((table >= 0) & (table < count)).all():
         raise OptionError(
             f"the automaton of {brief(goal)}: `after` must be whole numbers [states, 256] below the number of states, "
-            f"not {given.dtype}{list(given.shape)}"
+            f"not {table.dtype}{list(table.shape)}"
         )
     if met.shape != (count,) or met.dtype != np.bool_ or count == 0:
         raise OptionError(f"the automaton of {brief(goal)}: `met` must be bool [{count}], one for each state")
     if count > MAX_GOAL_STATES:
         raise LimitError(f"the goal {brief(goal)} has {count:,} states; the fixed limit is {MAX_GOAL_STATES:,}")
-    after = given.astype(np.int32)
+    after = table.astype(np.int32)
     settled = met.copy()
     spend(STEPS_PER_ROW * count)
     while not np.array_equal(still := settled & settled[after].all(1), settled):

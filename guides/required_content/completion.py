@@ -97,7 +97,7 @@ class SearchedCompletion:
             self._distances[state] = known
         return known
 
-    def _rest(self, state: int) -> int | None:
+    def _guide_distance(self, state: int) -> int | None:
         """Return the steps left once only the guide decides: 0 at the end; None while the goals still matter."""
         if not self._joint.is_settled(state):
             return 0 if self._is_complete(state) else None
@@ -162,7 +162,7 @@ class SearchedCompletion:
 
     def _cost(self, state: int) -> int:
         """Return the length of a shortest path, NEVER where none is known yet."""
-        rest = self._rest(state)
+        rest = self._guide_distance(state)
         return self._costs.get(state, NEVER) if rest is None else rest
 
     def _find_shortest(self, start: int) -> bool:

@@ -53,12 +53,12 @@ class GoalTokens:
         tables = VocabularyTables.of(vocabulary)
 
         def make() -> GoalTokens:
-            made = cls(automaton_of(goal, vocabulary), tables)
-            if made.steps >= NEVER:
+            tokens = cls(automaton_of(goal, vocabulary), tables)
+            if tokens.steps >= NEVER:
                 raise LanguageError(f"the vocabulary has no tokens that spell a text with {goal!r}")
-            return made
+            return tokens
 
-        return tables.kept((cls, goal), make)
+        return tables.cached((cls, goal), make)
 
     @property
     def held_bytes(self) -> int:
@@ -242,14 +242,14 @@ class Joint:
 
     def least_left(self, states: Sequence[int], *, in_bytes: bool) -> list[int]:
         """Return a lower bound of the bytes or tokens left for each state: the maximum over the guide and the goals."""
-        child, *goals = self._left(states, in_bytes)
+        child, *goals = self._lower_bounds(states, in_bytes)
         return np.max([child, *goals], axis=0).tolist()
 
     def sum_left(self, states: Sequence[int], *, in_bytes: bool) -> list[int]:
         """Return a heuristic of the bytes or tokens left for each state: the sum over the guide and the goals."""
-        return np.minimum(np.sum(self._left(states, in_bytes), axis=0, dtype=np.int64), NEVER).tolist()
+        return np.minimum(np.sum(self._lower_bounds(states, in_bytes), axis=0, dtype=np.int64), NEVER).tolist()
 
-    def _left(self, states: Sequence[int], in_bytes: bool) -> list[Ints]:
+    def _lower_bounds(self, states: Sequence[int], in_bytes: bool) -> list[Ints]:
         columns = np.array([self.members[state] for state in states], np.int32).T
         child = self.child.bytes_needed(np.ascontiguousarray(columns[0]))
         needed = [goal.bytes_to_meet if in_bytes else goal.needed for goal in self.goals]

@@ -59,8 +59,8 @@ class Gap:
             raise OptionError(f"{self!r}: max_chars is too small for min_words")
 
     def __repr__(self) -> str:
-        given = (f"{name}={value}" for name, value in vars(self).items() if value != getattr(Gap, name))
-        return f"Gap({', '.join(given)})"
+        changed = (f"{name}={value}" for name, value in vars(self).items() if value != getattr(Gap, name))
+        return f"Gap({', '.join(changed)})"
 
 
 @dataclass(frozen=True, init=False, repr=False)

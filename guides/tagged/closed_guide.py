@@ -72,7 +72,7 @@ class MarkTokens:
     @classmethod
     def of(cls, vocabulary: Vocabulary, mark: bytes) -> MarkTokens:
         """Return the tokens of a mark, from the vocabulary's bounded cache."""
-        return VocabularyTables.of(vocabulary).kept((cls, mark), lambda: cls(vocabulary, mark))
+        return VocabularyTables.of(vocabulary).cached((cls, mark), lambda: cls(vocabulary, mark))
 
 
 class ClosedGuide(StateTableGuide):

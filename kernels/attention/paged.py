@@ -32,11 +32,11 @@ def _score_keys(context: Any, line: Any, at: Any, query: Any, keys: Any, first: 
         kinds = signature.args
         unit = Vectors(target, builder, kinds[0].dtype)
         start, size = place_of(target, builder, kinds[3], arguments[3], arguments[4], INT(0))
-        own, _ = place_of(target, builder, kinds[2], arguments[2], INT(0))
+        numbers, _ = place_of(target, builder, kinds[2], arguments[2], INT(0))
         lines = [builder.gep(start, [builder.mul(size, INT(i))]) for i in range(unit.lanes)]
 
         def step(at: Any, totals: Sequence[Any]) -> Sequence[Any]:
-            part = unit.load(builder.gep(own, [at]))
+            part = unit.load(builder.gep(numbers, [at]))
             loaded = [unit.load(builder.gep(line, [at])) for line in lines]
             return [unit.add_product(total, part, those) for total, those in zip(totals, loaded, strict=True)]
 
@@ -168,7 +168,7 @@ def attend_blocks(
     for row in range(lo // heads, (hi + heads - 1) // heads):
         head = max(lo - row * heads, 0)
         above, below = head * group, min(hi - row * heads, heads) * group
-        scores, own = scratch[above:below], sinks[above:below] if sinks.size > 0 else sinks
+        scores, head_sinks = scratch[above:below], sinks[above:below] if sinks.size > 0 else sinks
         for step in range(rows.widths[row]):
             end = rows.starts[row] + step + 1
             begin = first_seen(end, window, chunk)
@@ -177,7 +177,7 @@ def attend_blocks(
             score(scores, queries[token, above:below], keys, head, group, blocks, begin, end, settings[0], near)
             if settings[1] > 0:
                 cap_scores(scores, end - begin, settings[1])
-            softmax(scores, end - begin, own)
+            softmax(scores, end - begin, head_sinks)
             mix(out[token, above:below], scores, values, head, group, blocks, begin, end, near)
 
 
@@ -228,12 +228,12 @@ def score(
             for number in range(head * group, (head + 1) * group):
                 query = queries[number]
                 line = scores[number]
-                begun = low
+                done = low
                 if size % lanes == 0:
-                    begun = low + (high - low) // lanes * lanes
-                    for j in range(low, begun, lanes):
+                    done = low + (high - low) // lanes * lanes
+                    for j in range(low, done, lanes):
                         score_keys(line, at + j, query, those, j, scale)
-                for j in range(begun, fours, 4):
+                for j in range(done, fours, 4):
                     a = scores.dtype.type(0)
                     b = scores.dtype.type(0)
                     c = scores.dtype.type(0)
@@ -341,12 +341,12 @@ def mix(
             for number in range(head * group, (head + 1) * group):
                 line = weights[number]
                 result = results[number]
-                begun = low
+                done = low
                 if size % lanes == 0:
-                    begun = low + (high - low) // lanes * lanes
-                    for j in range(low, begun, lanes):
+                    done = low + (high - low) // lanes * lanes
+                    for j in range(low, done, lanes):
                         mix_values(result, line, at + j, those, j)
-                for j in range(begun, fours, 4):
+                for j in range(done, fours, 4):
                     a, b = line[at + j], line[at + j + 1]
                     c, d = line[at + j + 2], line[at + j + 3]
                     for i in range(size):

@@ -37,7 +37,7 @@ _TERMS = {4: 8, 8: 14}
 
 def _exponentials(unit: Vectors, x: Any) -> Any:
     """Build `paged.exponential` of each lane, with the number of terms that the type needs."""
-    builder, whole, single = (
+    builder, integers, single = (
         unit.builder,
         ir.VectorType(ir.IntType(32), unit.lanes),
         ir.VectorType(ir.FloatType(), unit.lanes),
@@ -47,7 +47,7 @@ def _exponentials(unit: Vectors, x: Any) -> Any:
         return ir.Constant(unit.kind, [value] * unit.lanes)
 
     def integer(value: int) -> Any:
-        return ir.Constant(whole, [value] * unit.lanes)
+        return ir.Constant(integers, [value] * unit.lanes)
 
     least = number(LEAST)
     x = builder.select(builder.fcmp_ordered("<", x, least), least, x)  # NaN is kept
@@ -59,7 +59,7 @@ def _exponentials(unit: Vectors, x: Any) -> Any:
     series = number(1 / factorial(terms - 1))
     for power in range(terms - 2, -1, -1):
         series = unit.add_product(number(1 / factorial(power)), series, r)
-    bits = builder.shl(builder.add(builder.fptosi(k, whole), integer(127)), integer(23))
+    bits = builder.shl(builder.add(builder.fptosi(k, integers), integer(127)), integer(23))
     scale = builder.bitcast(bits, single)
     return builder.fmul(series, scale if unit.bytes == 4 else builder.fpext(scale, unit.kind))
 
@@ -228,11 +228,11 @@ def load_panel(
     panel: tuple[Reals, Reals, Reals], keys: Stored, values: Stored, blocks: Ints, head: Int, at: Int, seen: Int
 ) -> None:
     """Load keys [_PANEL, size] of tokens `at` ..., and values transposed [depth, _PANEL]; values not seen are zeros."""
-    own, beside, across = panel
+    first_row, beside, across = panel
     room = keys.shape[2]
     for j in range(seen):
         block, place = blocks[(at + j) // room], (at + j) % room
-        load(own[j], keys[block, head, place])
+        load(first_row[j], keys[block, head, place])
         load(beside[j], values[block, head, place])
     for j in range(seen, _PANEL):
         for i in range(beside.shape[1]):

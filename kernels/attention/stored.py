@@ -87,15 +87,15 @@ _CONVERTS = bool(HAS.get("f16c"))
 
 def _keep(context: Any, row: Any, numbers: Any) -> Any:
     def build(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        own, given = (make_array(signature.args[i])(target, builder, arguments[i]) for i in range(2))
-        count = cgutils.unpack_tuple(builder, given.shape)[0]
+        out, source = (make_array(signature.args[i])(target, builder, arguments[i]) for i in range(2))
+        count = cgutils.unpack_tuple(builder, source.shape)[0]
         if row.dtype == types.int8:
-            _round_row(builder, own.data, _place_of_scale(builder, own), given.data, count)
+            _round_row(builder, out.data, _place_of_scale(builder, out), source.data, count)
             return target.get_dummy_value()
         with cgutils.for_range(builder, count) as loop:
-            number = builder.load(builder.gep(given.data, [loop.index]))
-            kept = narrowed(builder, number, _CONVERTS) if row.dtype == types.uint16 else number
-            builder.store(kept, builder.gep(own.data, [loop.index]))
+            number = builder.load(builder.gep(source.data, [loop.index]))
+            converted = narrowed(builder, number, _CONVERTS) if row.dtype == types.uint16 else number
+            builder.store(converted, builder.gep(out.data, [loop.index]))
         return target.get_dummy_value()
 
     return types.void(row, numbers), build
@@ -119,8 +119,8 @@ def _round_row(builder: Any, row: Any, place: Any, numbers: Any, count: Any) -> 
     nearest = builder.module.declare_intrinsic("llvm.nearbyint", [_REAL])
     with cgutils.for_range(builder, count) as loop:
         number = builder.load(builder.gep(numbers, [loop.index]))
-        whole = builder.call(nearest, [builder.fmul(builder.select(is_usual, number, _REAL(0.0)), factor)])
-        builder.store(builder.trunc(builder.fptosi(whole, _WORD), _BYTE), builder.gep(row, [loop.index]))
+        rounded = builder.call(nearest, [builder.fmul(builder.select(is_usual, number, _REAL(0.0)), factor)])
+        builder.store(builder.trunc(builder.fptosi(rounded, _WORD), _BYTE), builder.gep(row, [loop.index]))
 
 
 def _place_of_scale(builder: Any, row: Any) -> Any:
@@ -130,11 +130,11 @@ def _place_of_scale(builder: Any, row: Any) -> Any:
 
 def _load(context: Any, numbers: Any, row: Any) -> Any:
     def build(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        given, own = (
+        source, out = (
             make_array(kind)(target, builder, each) for kind, each in zip(signature.args, arguments, strict=True)
         )
-        count = cgutils.unpack_tuple(builder, given.shape)[0]
-        _widen_row(builder, row.dtype, given.data, own.data, count, _place_of_scale(builder, own))
+        count = cgutils.unpack_tuple(builder, source.shape)[0]
+        _widen_row(builder, row.dtype, source.data, out.data, count, _place_of_scale(builder, out))
         return target.get_dummy_value()
 
     return types.void(numbers, row), build
@@ -164,9 +164,9 @@ def _near_block(context: Any, block: Any, low: Any, high: Any, near: Any) -> Any
         count = builder.sub(size, size.type(SCALE)) if block.dtype == types.int8 else size
         data = builder.bitcast(room.data, _REAL.as_pointer())
         with cgutils.for_range_slice(builder, arguments[1], arguments[2], count.type(1)) as (at, _):
-            row, own = builder.gep(source.data, [builder.mul(at, size)]), builder.gep(data, [builder.mul(at, count)])
+            row, out = (builder.gep(source.data, [builder.mul(at, size)]), builder.gep(data, [builder.mul(at, count)]))
             scale = builder.bitcast(builder.gep(row, [count]), _REAL.as_pointer())
-            _widen_row(builder, block.dtype, own, row, count, scale)
+            _widen_row(builder, block.dtype, out, row, count, scale)
         found = make_array(kind)(target, builder)
         strides = builder.mul(count, count.type(4)), count.type(4)
         populate_array(found, data, (places, count), strides, count.type(4), None)
@@ -211,8 +211,8 @@ def row_length(size: int, kind: Any) -> int:
 
 
 def _compiled(plain: Function, build: Callable[..., Any]) -> Function:
-    made: Any = plain if cast("Any", config).DISABLE_JIT else intrinsic(build)
-    return made
+    kernel: Any = plain if cast("Any", config).DISABLE_JIT else intrinsic(build)
+    return kernel
 
 
 # keep(row, numbers): store numbers [size] of a head in a row of `row_length`. In int8 they become multiples of the

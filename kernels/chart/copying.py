@@ -1,6 +1,6 @@
 """Fast parts of graph construction: copying fragments, laying out many texts, and searching for lazy nodes.
 
-A fragment may have *holes*, numbers below 0 that each copy fills: -1 - k stands for given[k]. This is copy-and-patch
+A fragment may have *holes*, numbers below 0 that each copy fills: -1 - k stands for holes[k]. This is copy-and-patch
 (H. Xu and F. Kjolstad, "Copy-and-Patch Compilation", 2021) for graphs in place of machine code.
 """
 
@@ -48,16 +48,16 @@ class FragmentArrays(Arrays):
 
 
 @inner_njit
-def copy_of_node(given: Ints, shift: Int, node: Int) -> Int:
+def copy_of_node(holes: Ints, shift: Int, node: Int) -> Int:
     """Return the graph's number for a node of the fragment."""
-    return given[-1 - node] if node < 0 else node + shift
+    return holes[-1 - node] if node < 0 else node + shift
 
 
 @inner_njit
-def copy_of_counter(given: Ints, counters: Int, counter: Int) -> Int:
+def copy_of_counter(holes: Ints, counters: Int, counter: Int) -> Int:
     """Return the graph's number for a counter of the fragment; 0 for none."""
     if counter < 0:
-        return given[-1 - counter]
+        return holes[-1 - counter]
     return counter + counters if counter else 0
 
 
@@ -67,7 +67,7 @@ def copy_piece(
     edges: Ints,
     links: Ints,
     piece: FragmentArrays,
-    given: Ints,
+    holes: Ints,
     shift: Int,
     edge: Int,
     link: Int,
@@ -75,7 +75,8 @@ def copy_piece(
 ) -> None:
     """Copy a fragment into the arrays of a graph, which have room.
 
-    given: int32 [holes]; shift, counters: offsets of node and counter numbers; edge, link: first free edge and link
+    holes: int32, the numbers that fill them; shift, counters: offsets of node and counter numbers
+    edge, link: first free edge and link
     """
     for node in range(len(piece.nodes)):
         there = node + shift
@@ -84,21 +85,21 @@ def copy_piece(
         nodes[there, LINK_LO] = piece.nodes[node, LINK_LO] + link
         nodes[there, LINK_HI] = piece.nodes[node, LINK_HI] + link
         nodes[there, FLAGS] = piece.nodes[node, FLAGS]
-        nodes[there, RULE] = copy_of_node(given, shift, piece.nodes[node, RULE])
-        nodes[there, COUNTER] = copy_of_counter(given, counters, piece.nodes[node, COUNTER])
+        nodes[there, RULE] = copy_of_node(holes, shift, piece.nodes[node, RULE])
+        nodes[there, COUNTER] = copy_of_counter(holes, counters, piece.nodes[node, COUNTER])
         nodes[there, SPAN] = 0
     for at in range(len(piece.edges)):
         edges[edge + at, EDGE_FIRST] = piece.edges[at, EDGE_FIRST]
         edges[edge + at, EDGE_LAST] = piece.edges[at, EDGE_LAST]
-        edges[edge + at, EDGE_TARGET] = copy_of_node(given, shift, piece.edges[at, EDGE_TARGET])
+        edges[edge + at, EDGE_TARGET] = copy_of_node(holes, shift, piece.edges[at, EDGE_TARGET])
     for at in range(len(piece.links)):
         kind, argument = piece.links[at, LINK_KIND], piece.links[at, LINK_ARGUMENT]
         links[link + at, LINK_KIND] = kind
-        links[link + at, LINK_TARGET] = copy_of_node(given, shift, piece.links[at, LINK_TARGET])
+        links[link + at, LINK_TARGET] = copy_of_node(holes, shift, piece.links[at, LINK_TARGET])
         if kind == CALL:
-            links[link + at, LINK_ARGUMENT] = copy_of_node(given, shift, argument)
+            links[link + at, LINK_ARGUMENT] = copy_of_node(holes, shift, argument)
         else:
-            links[link + at, LINK_ARGUMENT] = copy_of_counter(given, counters, argument)
+            links[link + at, LINK_ARGUMENT] = copy_of_counter(holes, counters, argument)
 
 
 @njit

@@ -47,9 +47,9 @@ def place(
     if norms is not None:
         queries, keys = _normalised(queries, norms.queries, norms.eps), _normalised(keys, norms.keys, norms.eps)
     real = slots >= 0
-    kept = slots[real].long()
+    used_slots = slots[real].long()
     width = stored[0].shape[2]
-    blocks, within = kept // width, kept % width
+    blocks, within = used_slots // width, used_slots % width
     stored[0][blocks, :, within] = _rotated(keys, *angles)[real]
     stored[1][blocks, :, within] = values[real]
     return _rotated(queries, *angles)

@@ -50,7 +50,7 @@ def _dots_of(tokens: int, rows: int) -> Callable[[Reals, Reals, Reals, Int, Int]
                 return [place_of(target, builder, kinds[which], arguments[which], each, INT(0)) for each in at]
 
             texts, table = lines(1, arguments[3], tokens), lines(2, arguments[4], rows)
-            whole = builder.and_(table[0][1], INT(-unit.lanes))
+            vectorised = builder.and_(table[0][1], INT(-unit.lanes))
 
             def step(at: Any, totals: Sequence[Any]) -> Sequence[Any]:
                 parts = [unit.load(builder.gep(line, [at])) for line, _ in texts]
@@ -58,7 +58,7 @@ def _dots_of(tokens: int, rows: int) -> Callable[[Reals, Reals, Reals, Int, Int]
                 pairs = [(part, number) for part in parts for number in numbers]
                 return [unit.add_product(total, *pair) for total, pair in zip(totals, pairs, strict=True)]
 
-            found = repeat(builder, whole, unit.lanes, [unit.zero] * (tokens * rows), step)
+            found = repeat(builder, vectorised, unit.lanes, [unit.zero] * (tokens * rows), step)
             run = min(rows, unit.lanes)
             for first in range(0, len(found), unit.lanes):
                 several = found[first : first + unit.lanes]
@@ -72,11 +72,11 @@ def _dots_of(tokens: int, rows: int) -> Callable[[Reals, Reals, Reals, Int, Int]
         return types.void(out, states, weight, token, row), build
 
     def plain(out: Reals, states: Reals, weight: Reals, token: Int, row: Int) -> None:
-        whole = weight.shape[1] // (VECTOR // out.itemsize) * (VECTOR // out.itemsize)
+        vectorised = weight.shape[1] // (VECTOR // out.itemsize) * (VECTOR // out.itemsize)
         for t in range(token, token + tokens):
             for r in range(row, row + rows):
                 total = states.dtype.type(0)
-                for k in range(whole):
+                for k in range(vectorised):
                     total += states[t, k] * weight[r, k]
                 out[t, r] = total
 
@@ -153,8 +153,8 @@ def _tile_of(height: int, vectors: int) -> Callable[[Reals, Reals, Reals, Int], 
                 grown: list[Any] = []
                 for i, (line, _) in enumerate(lines):
                     number = unit.spread(builder.load(builder.gep(line, [at])))
-                    own = totals[i * vectors : (i + 1) * vectors]
-                    grown += [unit.add_product(total, number, part) for total, part in zip(own, parts, strict=True)]
+                    these = totals[i * vectors : (i + 1) * vectors]
+                    grown += [unit.add_product(total, number, part) for total, part in zip(these, parts, strict=True)]
                 return grown
 
             found = repeat(builder, lines[0][1], 1, [unit.load(out) for out in outs], step)
@@ -291,12 +291,12 @@ def squares_of(tokens: Int, lanes: Int, rows: Int) -> Int:
 def to_columns(across: Reals, states: Reals, tokens: Int, width: Int) -> None:
     """across[i, t] = states[t, i] for t < tokens; further columns are undefined."""
     lanes = VECTOR // states.itemsize
-    whole, squares = squares_of(tokens, lanes, states.shape[0]), width // lanes * lanes
-    for token in range(0, whole, lanes):
+    in_squares, squares = squares_of(tokens, lanes, states.shape[0]), width // lanes * lanes
+    for token in range(0, in_squares, lanes):
         for i in range(0, squares, lanes):
             turn(across, i, token, states, token, i)
     for token in range(tokens):
-        for i in range(squares if token < whole else 0, width):
+        for i in range(squares if token < in_squares else 0, width):
             across[i, token] = states[token, i]
 
 
@@ -328,12 +328,12 @@ def add_products(sums: Reals, weight: Reals, states: Reals, is_wide: Truth) -> N
 def to_rows(out: Reals, sums: Reals, tokens: Int, count: Int) -> None:
     """out[t, i] = sums[i, t] for t < tokens; further rows are undefined."""
     lanes = VECTOR // sums.itemsize
-    whole, squares = squares_of(tokens, lanes, out.shape[0]), count // lanes * lanes
-    for token in range(0, whole, lanes):
+    in_squares, squares = squares_of(tokens, lanes, out.shape[0]), count // lanes * lanes
+    for token in range(0, in_squares, lanes):
         for i in range(0, squares, lanes):
             turn(out, token, i, sums, i, token)
     for token in range(tokens):
-        for i in range(squares if token < whole else 0, count):
+        for i in range(squares if token < in_squares else 0, count):
             out[token, i] = sums[i, token]
 
 

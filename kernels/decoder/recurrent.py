@@ -56,13 +56,13 @@ def step_selective(out: Reals, states: Reals, new: Reals, steps: Reals, decay: R
     for row in range(rows):
         for channel in range(channels):
             step = steps[row, channel]
-            given = step * new[row, channel]
+            scaled_input = step * new[row, channel]
             state = states[row, channel]
             for i in range(size):
                 factors[i] = exponential(step * decay[channel, i], states)
             total = states.dtype.type(0)
             for i in range(size):
-                x = factors[i] * state[i] + given * into[row, i]
+                x = factors[i] * state[i] + scaled_input * into[row, i]
                 state[i] = x
                 total += x * back[row, i]
             out[row, channel] = total
@@ -83,11 +83,11 @@ def step_heads(out: Reals, states: Reals, new: Reals, steps: Reals, factors: Rea
         for head in range(heads):
             factor, step, group = factors[row, head], steps[row, head], head // each
             for place in range(width):
-                given = step * new[row, head, place]
+                scaled_input = step * new[row, head, place]
                 state = states[row, head, place]
                 total = states.dtype.type(0)
                 for i in range(size):
-                    x = factor * state[i] + given * into[row, group, i]
+                    x = factor * state[i] + scaled_input * into[row, group, i]
                     state[i] = x
                     total += x * back[row, group, i]
                 out[row, head, place] = total

@@ -106,7 +106,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
-def begin(rows: Ints, width: int, room: int, known: StateTables, kept: SlotState) -> LaunchState:
+def begin(rows: Ints, width: int, room: int, known: StateTables, slots: SlotState) -> LaunchState:
     """Return the inputs of a launch from rows int32 [B, HEADER + room_of(width) + most]; room: tokens of a block.
 
     A slot that resumes reads its last token, and forced or drafted tokens after it while their records are known, up to
@@ -117,18 +117,18 @@ def begin(rows: Ints, width: int, room: int, known: StateTables, kept: SlotState
     ids, positions = np.zeros((count, width), np.int64), np.zeros((count, width), np.int64)
     slot_mapping, sure, records = (np.full((count, width), -1, np.int32) for _ in range(3))
     starts, widths = rows[:, START].copy(), rows[:, WIDTH].copy()
-    for slot, told in enumerate(rows):
-        if told[RESUME]:
-            starts[slot] = kept.ends[slot]
-            drafted: list[int] = told[HEADER : HEADER + told[DRAFTED]].tolist()
-            drafts = dict(enumerate(drafted, int(told[START])))
-            last, record = int(kept.last[slot]), int(kept.records[slot])
-            tokens, met = _behind(last, record, int(starts[slot]), drafts, int(told[WIDTH]), known)
+    for slot, slot_row in enumerate(rows):
+        if slot_row[RESUME]:
+            starts[slot] = slots.ends[slot]
+            drafted: list[int] = slot_row[HEADER : HEADER + slot_row[DRAFTED]].tolist()
+            drafts = dict(enumerate(drafted, int(slot_row[START])))
+            last, record = int(slots.last[slot]), int(slots.records[slot])
+            tokens, path = _behind(last, record, int(starts[slot]), drafts, int(slot_row[WIDTH]), known)
             widths[slot] = len(tokens)
         else:
-            tokens = told[HEADER : HEADER + widths[slot]].tolist()
-            met = [UNKNOWN] * (len(tokens) - 1) + [int(told[RECORD])][: len(tokens)]
-        for place, (token, record) in enumerate(zip(tokens, met, strict=True)):
+            tokens = slot_row[HEADER : HEADER + widths[slot]].tolist()
+            path = [UNKNOWN] * (len(tokens) - 1) + [int(slot_row[RECORD])][: len(tokens)]
+        for place, (token, record) in enumerate(zip(tokens, path, strict=True)):
             at = starts[slot] + place
             ids[slot, place], positions[slot, place] = token, at
             slot_mapping[slot, place] = tables[slot, at // room] * room + at % room
@@ -182,28 +182,28 @@ def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return values ^ (values >> np.uint64(31))
 
 
-def advance(chosen: Ints, begun: LaunchState, known: StateTables, kept: SlotState) -> NDArray[np.int32]:
-    """Store the choices of a launch, int32 [B * W], UNUSABLE for none, and the records after them, in `kept`.
+def advance(chosen: Ints, launch: LaunchState, known: StateTables, slots: SlotState) -> NDArray[np.int32]:
+    """Store the choices of a launch, int32 [B * W], UNUSABLE for none, and the records after them, in `slots`.
 
     A slot's step ends at the first choice that differs from the token read next. Returns int32 [B, TOKENS + 2 * W].
     """
-    count = len(begun.widths)
-    width = len(begun.ids) // count
+    count = len(launch.widths)
+    width = len(launch.ids) // count
     answer = np.full((count, TOKENS + 2 * width), -1, np.int32)
-    for slot, read in enumerate(begun.widths.tolist()):
+    for slot, read in enumerate(launch.widths.tolist()):
         answer[slot, COUNT] = 0
-        kept.last[slot] = kept.records[slot] = UNKNOWN
-        for place, here in enumerate(range(slot * width, slot * width + read)):
-            token, record = int(begun.sure[here]), int(begun.records[here])
+        slots.last[slot] = slots.records[slot] = UNKNOWN
+        for place, index in enumerate(range(slot * width, slot * width + read)):
+            token, record = int(launch.sure[index]), int(launch.records[index])
             if token < 0:
-                token = int(chosen[here])
-            is_last = place == read - 1 or token != begun.ids[here + 1]
+                token = int(chosen[index])
+            is_last = place == read - 1 or token != launch.ids[index + 1]
             if not is_last:
-                after = int(begun.records[here + 1])
+                after = int(launch.records[index + 1])
             else:
                 after = _after(record, token, known) if record != UNKNOWN and token >= 0 else UNKNOWN
             answer[slot, [COUNT, TOKENS + place, TOKENS + width + place]] = place + 1, token, after
-            kept.last[slot], kept.records[slot], kept.ends[slot] = token, after, begun.starts[slot] + place + 1
+            slots.last[slot], slots.records[slot], slots.ends[slot] = token, after, launch.starts[slot] + place + 1
             if is_last:
                 break
     return answer

@@ -52,25 +52,25 @@ def mixed(value):
 @triton.jit
 def after_token(record, token, wanted, charsets, loops, keys, values, capacity, dense, classes, size, targets):
     """Return the record after a token, -1 if unknown; all scalars. wanted: whether to look it up"""
-    kept = tl.maximum(record, 0).to(tl.int64)
+    source = tl.maximum(record, 0).to(tl.int64)
     read = tl.maximum(token, 0).to(tl.int64)
-    strange = tl.load(charsets + read * 3, mask=wanted, other=0) & ~tl.load(loops + kept * 3, mask=wanted, other=0)
+    strange = tl.load(charsets + read * 3, mask=wanted, other=0) & ~tl.load(loops + source * 3, mask=wanted, other=0)
     for word in tl.static_range(1, 3):
         more = tl.load(charsets + read * 3 + word, mask=wanted, other=0)
-        strange |= more & ~tl.load(loops + kept * 3 + word, mask=wanted, other=0)
-    key = (kept << 32) | read
+        strange |= more & ~tl.load(loops + source * 3 + word, mask=wanted, other=0)
+    key = (source << 32) | read
     home = ((key * _FACTOR) >> 33) & (capacity - 1)
     probes = tl.arange(0, _PROBES)
     places = (home + probes) & (capacity - 1)
     probed = probes < tl.where(wanted, _PROBES, 0)
     found = tl.load(keys + places, mask=probed, other=-1) == key
-    met = tl.max(tl.where(found, tl.load(values + places, mask=probed, other=-1), -1), axis=0)
-    row = tl.load(dense + kept, mask=wanted, other=-1)
+    target = tl.max(tl.where(found, tl.load(values + places, mask=probed, other=-1), -1), axis=0)
+    row = tl.load(dense + source, mask=wanted, other=-1)
     place = tl.maximum(row, 0).to(tl.int64)
     kind = tl.load(classes + place * size + read, mask=wanted, other=0).to(tl.int64)
     aim = tl.load(targets + place * _CLASSES + kind, mask=wanted, other=-1)
-    met = tl.where((met < 0) & (row >= 0), aim, met)
-    after = tl.where(kept == 0, 0, tl.where(strange == 0, kept.to(tl.int32), met))
+    target = tl.where((target < 0) & (row >= 0), aim, target)
+    after = tl.where(source == 0, 0, tl.where(strange == 0, source.to(tl.int32), target))
     return tl.where(wanted & (token >= 0) & (record >= 0), after, -1)
 
 
@@ -84,28 +84,30 @@ def begin_rows(
 ):  # fmt: skip
     """Process one slot of `begin`."""
     slot = tl.program_id(0)
-    told = rows + slot.to(tl.int64) * stride
-    resumed = tl.load(told + _RESUME) != 0
-    limit = tl.load(told + _WIDTH)
+    slot_row = rows + slot.to(tl.int64) * stride
+    resumed = tl.load(slot_row + _RESUME) != 0
+    limit = tl.load(slot_row + _WIDTH)
     record = tl.load(kept_records + slot)
-    start = tl.where(resumed, tl.load(kept_ends + slot), tl.load(told + _START))
+    start = tl.where(resumed, tl.load(kept_ends + slot), tl.load(slot_row + _START))
     places = tl.arange(0, WIDTH)
     told_count = tl.where(resumed, 0, limit)
-    given = tl.load(told + _HEADER + places, mask=places < told_count, other=0)
-    tokens = tl.where(places == tl.where(resumed, 0, -1), tl.load(last + slot), given)
-    met = tl.where(places == tl.where(resumed, 0, limit - 1), tl.where(resumed, record, tl.load(told + _RECORD)), -1)
+    listed = tl.load(slot_row + _HEADER + places, mask=places < told_count, other=0)
+    tokens = tl.where(places == tl.where(resumed, 0, -1), tl.load(last + slot), listed)
+    path = tl.where(
+        places == tl.where(resumed, 0, limit - 1), tl.where(resumed, record, tl.load(slot_row + _RECORD)), -1
+    )
     going = resumed & (record >= 0) & (limit > 0)
     width = tl.where(resumed, going.to(tl.int32), limit)
     # Drafts count only if the one at the last token's position equals that token.
-    ahead = start - tl.load(told + _START)
-    drafted = tl.where(resumed & (ahead >= 0), tl.load(told + _DRAFTED), 0)
+    ahead = start - tl.load(slot_row + _START)
+    drafted = tl.where(resumed & (ahead >= 0), tl.load(slot_row + _DRAFTED), 0)
     shift = tl.maximum(ahead, 0)
-    first = tl.load(told + _HEADER + shift, mask=shift < drafted, other=-1)
+    first = tl.load(slot_row + _HEADER + shift, mask=shift < drafted, other=-1)
     drafted = tl.where((first >= 0) & (first == tl.load(last + slot)), drafted, 0)
     for place in tl.static_range(1, WIDTH):
         going = going & (place < limit)
         token = tl.load(forced + tl.maximum(record, 0), mask=going, other=-1)
-        draft = tl.load(told + _HEADER + shift + place, mask=shift + place < drafted, other=-1)
+        draft = tl.load(slot_row + _HEADER + shift + place, mask=shift + place < drafted, other=-1)
         token = tl.where(token < 0, draft, token)
         drafted = tl.where(draft == token, drafted, 0)
         after = after_token(
@@ -113,25 +115,25 @@ def begin_rows(
         )
         going = going & (after >= 0)
         record = tl.where(going, after, record)
-        here = places == tl.where(going, place, -1)
-        tokens, met = tl.where(here, token, tokens), tl.where(here, after, met)
+        is_place = places == tl.where(going, place, -1)
+        tokens, path = tl.where(is_place, token, tokens), tl.where(is_place, after, path)
         width += going.to(tl.int32)
     inside = places < width
-    met = tl.where(inside, met, -1)
-    behind = tl.load(told + _HEADER + 1 + places, mask=places + 1 < told_count, other=-1)
+    path = tl.where(inside, path, -1)
+    behind = tl.load(slot_row + _HEADER + 1 + places, mask=places + 1 < told_count, other=-1)
     at = start + places
-    blocks = told + _HEADER + ROOM
+    blocks = slot_row + _HEADER + ROOM
     block = tl.load(blocks + at // room, mask=inside, other=0)
     out = slot * WIDTH + places
     tl.store(ids + out, tl.where(inside, tokens, 0).to(tl.int64))
     tl.store(positions + out, tl.where(inside, at, 0).to(tl.int64))
     tl.store(slot_mapping + out, tl.where(inside, block * room + at % room, -1))
-    tl.store(records + out, met)
-    tl.store(sure + out, tl.where(met < 0, behind, tl.load(forced + tl.maximum(met, 0), mask=met >= 0, other=-1)))
-    low = tl.load(told + _KEY).to(tl.uint32, bitcast=True).to(tl.uint64)
-    high = tl.load(told + _KEY + 1).to(tl.uint32, bitcast=True).to(tl.uint64)
-    step = (at + 1 - tl.load(told + _ORIGIN)).to(tl.int64).to(tl.uint64, bitcast=True)
-    attempt = tl.load(told + _ATTEMPT).to(tl.uint32, bitcast=True).to(tl.uint64)
+    tl.store(records + out, path)
+    tl.store(sure + out, tl.where(path < 0, behind, tl.load(forced + tl.maximum(path, 0), mask=path >= 0, other=-1)))
+    low = tl.load(slot_row + _KEY).to(tl.uint32, bitcast=True).to(tl.uint64)
+    high = tl.load(slot_row + _KEY + 1).to(tl.uint32, bitcast=True).to(tl.uint64)
+    step = (at + 1 - tl.load(slot_row + _ORIGIN)).to(tl.int64).to(tl.uint64, bitcast=True)
+    attempt = tl.load(slot_row + _ATTEMPT).to(tl.uint32, bitcast=True).to(tl.uint64)
     number = mixed(mixed(((high << 32) | low) ^ mixed(step)) ^ attempt)
     tl.store(draws + out, (number >> 11).to(tl.int64, bitcast=True).to(tl.float64) * 1.1102230246251565e-16)
     tl.store(firsts + slot, slot * WIDTH)
@@ -155,9 +157,9 @@ def advance_rows(
     width = tl.load(widths + slot)
     is_active = width > 0
     places = tl.arange(0, WIDTH)
-    certain = tl.load(sure + slot * WIDTH + places, mask=places < width, other=-1)
+    fixed = tl.load(sure + slot * WIDTH + places, mask=places < width, other=-1)
     picked = tl.load(chosen + slot * WIDTH + places, mask=places < width, other=-1)
-    picked = tl.where(certain < 0, picked, certain)
+    picked = tl.where(fixed < 0, picked, fixed)
     read = tl.load(ids + slot * WIDTH + places + 1, mask=places + 1 < width, other=-1).to(tl.int32)
     differs = (places + 1 < width) & (picked != read)
     width = tl.minimum(width, tl.min(tl.where(differs, places + 1, WIDTH), axis=0))
@@ -168,18 +170,18 @@ def advance_rows(
     wanted = is_active & (token >= 0) & (record >= 0)
     after = after_token(record, token, wanted, charsets, loops, keys, values, capacity, dense, classes, size, targets)
     tokens = tl.load(ids + slot * WIDTH + places + 1, mask=inner, other=-1).to(tl.int32)
-    met = tl.load(records + slot * WIDTH + places + 1, mask=inner, other=-1)
+    after_records = tl.load(records + slot * WIDTH + places + 1, mask=inner, other=-1)
     is_last = places == width - 1
     out = answer + slot * (_TOKENS + 2 * WIDTH)
     tl.store(out + _COUNT, width)
     tl.store(out + _TOKENS + places, tl.where(is_last, token, tokens))
-    tl.store(out + _TOKENS + WIDTH + places, tl.where(is_last, after, met))
+    tl.store(out + _TOKENS + WIDTH + places, tl.where(is_last, after, after_records))
     tl.store(last + slot, token)
     tl.store(kept_records + slot, after)
     tl.store(kept_ends + slot, tl.load(starts + slot) + width, mask=is_active)
 
 
-def begin(rows: Any, width: int, room: int, known: StateTables, kept: SlotState) -> LaunchState:
+def begin(rows: Any, width: int, room: int, known: StateTables, slots: SlotState) -> LaunchState:
     """`layout.begin` for tensors on a GPU; width is a power of 2."""
     count, most, device = len(rows), rows.shape[1] - HEADER - room_of(width), rows.device
 
@@ -187,7 +189,7 @@ def begin(rows: Any, width: int, room: int, known: StateTables, kept: SlotState)
         return torch.empty(shape, dtype=dtype, device=device)
 
     wide = count * width
-    begun = LaunchState(
+    launch = LaunchState(
         ids=empty(wide, dtype=torch.int64),
         positions=empty(wide, dtype=torch.int64),
         slot_mapping=empty(wide),
@@ -201,22 +203,22 @@ def begin(rows: Any, width: int, room: int, known: StateTables, kept: SlotState)
     )
     with on(rows):
         begin_rows[(count,)](
-            *(rows, rows.stride(0), known.forced, *_transitions(known), *kept, *begun, most, room),
+            *(rows, rows.stride(0), known.forced, *_transitions(known), *slots, *launch, most, room),
             WIDTH=width,
             ROOM=room_of(width),
         )
-    return begun
+    return launch
 
 
-def advance(chosen: Any, begun: LaunchState, known: StateTables, kept: SlotState) -> Any:
+def advance(chosen: Any, launch: LaunchState, known: StateTables, slots: SlotState) -> Any:
     """`layout.advance` for tensors on a GPU."""
-    count = len(begun.widths)
-    width = len(begun.ids) // count
+    count = len(launch.widths)
+    width = len(launch.ids) // count
     answer = torch.empty((count, TOKENS + 2 * width), dtype=torch.int32, device=chosen.device)
     with on(chosen):
         advance_rows[(count,)](
-            *(chosen, begun.ids, begun.records, begun.sure, begun.widths, begun.starts),
-            *(*_transitions(known), *kept, answer),
+            *(chosen, launch.ids, launch.records, launch.sure, launch.widths, launch.starts),
+            *(*_transitions(known), *slots, answer),
             WIDTH=width,
         )
     return answer

@@ -50,10 +50,10 @@ _pointer: Any = intrinsic(_typed)
 
 @overload(array_at)
 def _compiled(address: Any, shape: Any, like: Any) -> Any:
-    def made(address: Any, shape: Any, like: Any) -> Any:
+    def view(address: Any, shape: Any, like: Any) -> Any:
         return _array(_pointer(address), shape, like.dtype)
 
-    return made
+    return view
 
 
 def _copy_in_python(target: int, source: int, count: int) -> None:

@@ -50,7 +50,7 @@ def _install_by_value(which: Any, fields: Any) -> None:
 
 def _take(kind: Any, value: Any, c: Any) -> NativeValue:
     """Unbox the arrays of an object. Fails if one is missing or has another type."""
-    taken = cgutils.create_struct_proxy(kind)(c.context, c.builder)
+    struct = cgutils.create_struct_proxy(kind)(c.context, c.builder)
     failed = cgutils.alloca_once_value(c.builder, cgutils.false_bit)
     with ExitStack() as stack:
         for name, field in kind.fields.items():
@@ -61,8 +61,8 @@ def _take(kind: Any, value: Any, c: Any) -> NativeValue:
             c.pyapi.decref(found)
             with cgutils.early_exit_if(c.builder, stack, native.is_error):
                 c.builder.store(cgutils.true_bit, failed)
-            setattr(taken, name, native.value)
-    return NativeValue(taken._getvalue(), is_error=c.builder.load(failed))
+            setattr(struct, name, native.value)
+    return NativeValue(struct._getvalue(), is_error=c.builder.load(failed))
 
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
@@ -111,8 +111,8 @@ class Arrays:
             # Equal dtypes are nearly always the same object, and `is` is ten times as fast as ==.
             fits = is_array and (value.dtype is dtype or value.dtype == dtype) and value.ndim == kind.ndim
             if not fits or not value.flags.c_contiguous:
-                given = f"{value.dtype} {value.shape}" if is_array else type(value).__name__
-                raise TypeError(f"{type(self).__name__}.{name}: {kind} is needed, not {given}")
+                actual = f"{value.dtype} {value.shape}" if is_array else type(value).__name__
+                raise TypeError(f"{type(self).__name__}.{name}: {kind} is needed, not {actual}")
             words.append(id(value))
         return array("q", words)
 

@@ -40,12 +40,12 @@ class Decorator(Protocol):
 
 
 class _State:
-    """Compilation events and caches of this process. kept: False when some kernels cannot be cached on disk"""
+    """Compilation events and caches of this process. is_cacheable: False when some kernels cannot be cached on disk"""
 
     announced = False
     seconds = 0.0
     checked: ClassVar[set[Path]] = set()
-    kept = True
+    is_cacheable = True
 
 
 @overload
@@ -110,13 +110,13 @@ def _compiled(function: Any, cache: bool, options: dict[str, Any]) -> Any:
     try:
         kernel = numba.njit(cache=cache, **options)(function)
     except RuntimeError:  # Numba finds no cache folder
-        _State.kept = False
+        _State.is_cacheable = False
         return numba.njit(**options)(function)
     if not cache or kernel is function:
         return kernel
     folder = getattr(getattr(kernel, "stats", None), "cache_path", None)
     if folder is None:  # Numba does not say where its cache is, so stale files cannot be deleted
-        _State.kept = False
+        _State.is_cacheable = False
         return numba.njit(**options)(function)
     if Path(folder) not in _State.checked:  # each package has its own folder
         _State.checked.add(Path(folder))
@@ -197,7 +197,7 @@ def _announce() -> None:
     _State.announced = True
     how_often = (
         "once (`trellm warmup` does it beforehand)"
-        if _State.kept
+        if _State.is_cacheable
         else "in every process, because no cache folder is writable; set NUMBA_CACHE_DIR to a writable one"
     )
     how_long = "some minutes in all" if PORTABLE else "about a minute in all"

@@ -165,7 +165,7 @@ def _missing_layout() -> str:
     return ""
 
 
-_SWITCH = os.environ.get("TRELLM_PORTABLE_KERNELS", "").lower() not in ("", "0", "false", "no")
+_FORCES_PORTABLE = os.environ.get("TRELLM_PORTABLE_KERNELS", "").lower() not in ("", "0", "false", "no")
 
-MISSING = "" if _SWITCH else find_missing()
-PORTABLE = _SWITCH or bool(MISSING)
+MISSING = "" if _FORCES_PORTABLE else find_missing()
+PORTABLE = _FORCES_PORTABLE or bool(MISSING)

@@ -56,10 +56,10 @@ def make_inner(kernel: Any) -> None:
     """Make a dispatcher's code a part of its callers. Calls from Python run the Python function."""
     flags = kernel._compiler._customize_flags
 
-    def without_machine_code(made: Any) -> Any:
-        made = flags(made)
-        made.no_compile = True
-        return made
+    def without_machine_code(options: Any) -> Any:
+        options = flags(options)
+        options.no_compile = True
+        return options
 
     def add_overload(self: Any, result: Any) -> None:
         result.library.finalize = MethodType(_only_link, result.library)
@@ -194,7 +194,7 @@ class Signatures:
     """
 
     def __init__(self) -> None:
-        self._known: dict[Any, Any] = {}
+        self._memo: dict[Any, Any] = {}
         self._find = BaseFunction.get_call_type
 
     def begin(self) -> None:
@@ -205,10 +205,10 @@ class Signatures:
             if kws or flags is None:
                 return self._find(function, context, args, kws)
             key = function, context, tuple(args), flags.nrt, str(flags.fastmath)
-            known = self._known.get(key)
+            known = self._memo.get(key)
             if known is None:
                 signature = self._find(function, context, args, kws)
-                self._known[key] = signature, function._impl_keys[signature.args]
+                self._memo[key] = signature, function._impl_keys[signature.args]
                 return signature
             signature, function._impl_keys[signature.args] = known
             return signature

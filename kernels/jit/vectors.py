@@ -34,8 +34,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 def in_vectors(plain: Function, build: Callable[..., Any]) -> Function:
     """Return an intrinsic that `build` defines, or `plain` where our intrinsics cannot be used."""
-    made: Any = inner_njit(plain) if PORTABLE or _config.DISABLE_JIT else intrinsic(build)
-    return made
+    kernel: Any = inner_njit(plain) if PORTABLE or _config.DISABLE_JIT else intrinsic(build)
+    return kernel
 
 
 class Vectors:
@@ -47,7 +47,7 @@ class Vectors:
         self.bytes: int = target.get_abi_sizeof(scalar)
         self.lanes = VECTOR // self.bytes
         self.kind = ir.VectorType(scalar, self.lanes)
-        self._none = ir.Constant(self.kind, ir.Undefined)
+        self._undefined = ir.Constant(self.kind, ir.Undefined)
         self.zero = ir.Constant(self.kind, [0.0] * self.lanes)
 
     def load(self, place: Any) -> Any:
@@ -85,13 +85,13 @@ class Vectors:
     def store_some(self, vector: Any, first: int, count: int, place: Any) -> None:
         """Store `count` lanes of a vector from `first` on at an address; `count` is a power of two."""
         lanes = ir.Constant(ir.VectorType(_LANE, count), list(range(first, first + count)))
-        some = self.builder.shuffle_vector(vector, self._none, lanes)
+        some = self.builder.shuffle_vector(vector, self._undefined, lanes)
         self.builder.store(some, self.builder.bitcast(place, some.type.as_pointer())).align = self.bytes
 
     def spread(self, number: Any) -> Any:
         """Broadcast a number to all lanes."""
-        first = self.builder.insert_element(self._none, number, _LANE(0))
-        return self.chosen(first, self._none, [0] * self.lanes)
+        first = self.builder.insert_element(self._undefined, number, _LANE(0))
+        return self.chosen(first, self._undefined, [0] * self.lanes)
 
     def add_product(self, total: Any, one: Any, other: Any) -> Any:
         """Add a product to a total, fused where the processor can."""
@@ -103,18 +103,18 @@ class Vectors:
 
 
 def repeat(
-    builder: Any, count: Any, stride: int, begun: Sequence[Any], step: Callable[[Any, Sequence[Any]], Sequence[Any]]
+    builder: Any, count: Any, stride: int, initial: Sequence[Any], step: Callable[[Any, Sequence[Any]], Sequence[Any]]
 ) -> list[Any]:
     """Build a loop over 0, stride, 2 * stride ... below `count`, which maps values by `step`. Return the last values.
 
-    They are `begun` if `count` is 0.
+    They are `initial` if `count` is 0.
     """
     before = builder.block
     loop, done = builder.append_basic_block("step"), builder.append_basic_block("done")
     builder.cbranch(builder.icmp_signed(">", count, INT(0)), loop, done)
     builder.position_at_end(loop)
     at = builder.phi(INT)
-    phis = [builder.phi(each.type) for each in begun]
+    phis = [builder.phi(each.type) for each in initial]
     grown = step(at, phis)
     following = builder.add(at, INT(stride))
     after = builder.block
@@ -122,8 +122,8 @@ def repeat(
     at.add_incoming(INT(0), before)
     at.add_incoming(following, after)
     builder.position_at_end(done)
-    found = [builder.phi(each.type) for each in begun]
-    for phi, last, start, more in zip(phis, found, begun, grown, strict=True):
+    found = [builder.phi(each.type) for each in initial]
+    for phi, last, start, more in zip(phis, found, initial, grown, strict=True):
         for each in (phi, last):
             each.add_incoming(start, before)
             each.add_incoming(more, after)
@@ -160,11 +160,11 @@ def _hint(context: Any, table: Any, row: Any, column: Any) -> Any:
     return types.void(table, row, column), build
 
 
-def _nothing(table: Any, row: Any, column: Any) -> None:
+def _no_hint(table: Any, row: Any, column: Any) -> None:
     """Do nothing, in place of a prefetch."""
 
 
 # prefetch(table, row, column): prefetch the cache line of an element. A hint without effect on results.
 prefetch: Callable[[Any, Any, Any], None] = (
-    inner_njit(_nothing) if PORTABLE or cast("Any", config).DISABLE_JIT else cast("Any", intrinsic(_hint))
+    inner_njit(_no_hint) if PORTABLE or cast("Any", config).DISABLE_JIT else cast("Any", intrinsic(_hint))
 )

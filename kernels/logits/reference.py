@@ -68,15 +68,15 @@ def filtered(
 ) -> Floats:
     """Return the probabilities [V] for sampling one row; filters apply in the order of transformers."""
     values = np.where(allowed, logits, -np.inf).astype(np.float64)
-    kept = values > -np.inf
-    if 0 < top_k < kept.sum():
-        kept &= values >= np.sort(values[kept])[-top_k]
-    weights = np.where(kept, np.exp((values - values.max()) / temperature), 0.0)
+    passing = values > -np.inf
+    if 0 < top_k < passing.sum():
+        passing &= values >= np.sort(values[passing])[-top_k]
+    weights = np.where(passing, np.exp((values - values.max()) / temperature), 0.0)
     if top_p < 1:
         order = np.lexsort((np.arange(len(values)), -values))
         better = np.cumsum(weights[order]) - weights[order]
-        kept[order[better >= top_p * weights.sum()]] = False
-        weights = np.where(kept, weights, 0.0)
+        passing[order[better >= top_p * weights.sum()]] = False
+        weights = np.where(passing, weights, 0.0)
     if min_p > 0:
         weights = np.where(weights >= min_p * weights.max(), weights, 0.0)
     return weights / weights.sum()
@@ -99,10 +99,10 @@ def best(
     for first in range(0, len(logits), group):
         candidates: list[tuple[float, int, int]] = []
         for row in range(first, first + group):
-            over = everything[row] if normalise == "raw" else allowed[row]
-            if scores[row] == -np.inf or status(logits[row], allowed[row], over):
+            scope = everything[row] if normalise == "raw" else allowed[row]
+            if scores[row] == -np.inf or status(logits[row], allowed[row], scope):
                 continue
-            total = 0.0 if normalise == "none" else logsumexp(logits[row], over)
+            total = 0.0 if normalise == "none" else logsumexp(logits[row], scope)
             for token in np.flatnonzero(allowed[row] & (logits[row] > -np.inf)):
                 candidates.append((float(logits[row, token]) - total + scores[row], row, int(token)))
         found.append(sorted(candidates, key=lambda one: (-one[0], one[1], one[2]))[:k])

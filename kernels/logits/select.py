@@ -49,16 +49,16 @@ from .contracts import CallProperties, KernelArguments, bad_row, check, flatten,
 
 
 @inner_njit
-def push_block(values: Ints, bases: Ints, count: Int, heap: Longs, taken: Int) -> Int:
+def push_block(values: Ints, bases: Ints, count: Int, heap: Longs, filled: Int) -> Int:
     """Offer a block's values above -inf to a heap of codes. Return its new size."""
-    floor = key_in(heap[0]) if taken == heap.size else key_of(MINUS_INFINITY)
+    floor = key_in(heap[0]) if filled == heap.size else key_of(MINUS_INFINITY)
     for index in range(count):
         key = key_of(values[index])
         if key > floor:
-            taken = push(heap, taken, code_of(key, bases[index >> 5] + (index & 31)))
-            if taken == heap.size:
+            filled = push(heap, filled, code_of(key, bases[index >> 5] + (index & 31)))
+            if filled == heap.size:
                 floor = key_in(heap[0])
-    return taken
+    return filled
 
 
 @inner_njit
@@ -66,31 +66,31 @@ def best_of_row(
     row: Ints, mask: Ints, much: Int, heap: Longs, values: Ints, bases: Ints, weights: Floats
 ) -> tuple[Int, Int, Float]:
     """Write the best codes of one row, sorted, to `heap`. Return their number, the row's status and log-sum-exp."""
-    top, total, taken, word = -np.inf, 0.0, ZERO, ZERO
+    top, total, filled, word = -np.inf, 0.0, ZERO, ZERO
     best, largest, unusable = NO_KEY, np.int32(0), False
     while word < (row.size + 31) >> 5:
         start = word
         count, word = load(row, mask, word, values, bases)
         key, magnitude = top_of(values, count)
         best, largest = max(best, key), max(largest, magnitude)
-        if taken < heap.size or key > key_in(heap[0]):
-            taken = push_block(values, bases, count, heap, taken)
+        if filled < heap.size or key > key_in(heap[0]):
+            filled = push_block(values, bases, count, heap, filled)
         if much == CHOSEN or (much == CHOSEN_AND_RAW and mask.size == 0):
             top, total = add_block(values, count, key, top, total, weights)
         elif much == CHOSEN_AND_RAW:
             top, total, bad = add_raw(row, start << 5, word << 5, top, total, weights)
             unusable |= bad
-    sort_heap(heap, taken)
+    sort_heap(heap, filled)
     status = NAN if unusable else status_of(best, largest)
-    return taken, status, top + np.log(total) if total > 0 else -np.inf
+    return filled, status, top + np.log(total) if total > 0 else -np.inf
 
 
 @inner_njit
 def merge_row(
-    row: Int, offset: Float, heap: Longs, taken: Int, scores: Doubles, rows: Ints, tokens: Ints, found: Int
+    row: Int, offset: Float, heap: Longs, filled: Int, scores: Doubles, rows: Ints, tokens: Ints, found: Int
 ) -> Int:
     """Merge one row's codes, best first, into a group's best so far. Return the group's new number."""
-    for place in range(taken):
+    for place in range(filled):
         score = np.float64(np.int32(bits_of(key_in(heap[place]))).view(np.float32)) + offset
         if score == -np.inf or (found == scores.size and score <= scores[found - 1]):
             break
@@ -140,20 +140,20 @@ def topk_kernel(
                 continue
             logits = bits[row * stride : row * stride + size]
             mask = mask_of(words, numbers[row])
-            taken, what, total = best_of_row(logits, mask, much, heap, values, bases, weights)
+            filled, what, total = best_of_row(logits, mask, much, heap, values, bases, weights)
             status[row] = what
             if much >= CHOSEN:
                 normaliser[row] = total
             if what != NAN and what != EMPTY:
                 offset = added[row] - normaliser[row]
-                found = merge_row(row, offset, heap, taken, best[number], rows[number], tokens[number], found)
+                found = merge_row(row, offset, heap, filled, best[number], rows[number], tokens[number], found)
     return wrong
 
 
 _BINS = 2048
 _BINS_PER_OCTAVE = np.float32(40)
 _LAST_BIN = np.float32(_BINS - 1)
-_NOTHING = np.float32(-np.inf)
+_MASKED = np.float32(-np.inf)
 _STEEPEST = 3e38
 _LAST_TOKEN = np.int32(0x7FFFFFFF)
 
@@ -173,13 +173,13 @@ def peak_of_row(row: Ints, mask: Ints, values: Ints, bases: Ints) -> tuple[Int, 
 def kth_largest(row: Ints, mask: Ints, k: Int, values: Ints, bases: Ints) -> np.float32:
     """Return the k-th largest allowed logit, -inf if fewer are above -inf."""
     heap = np.empty(k, np.int64)
-    taken, word = ZERO, ZERO
+    filled, word = ZERO, ZERO
     while word < (row.size + 31) >> 5:
         count, word = load(row, mask, word, values, bases)
         key, _ = top_of(values, count)
-        if taken < k or key > key_in(heap[0]):
-            taken = push_block(values, bases, count, heap, taken)
-    return np.int32(bits_of(key_in(heap[0]))).view(np.float32) if taken == k else _NOTHING
+        if filled < k or key > key_in(heap[0]):
+            filled = push_block(values, bases, count, heap, filled)
+    return np.int32(bits_of(key_in(heap[0]))).view(np.float32) if filled == k else _MASKED
 
 
 @inner_njit
@@ -190,7 +190,7 @@ def apply_cut(logits: Floats, bases: Ints, count: Int, cut: Float, cut_token: In
         room = cut_token - bases[place]
         for lane in range(part.size):
             value = part[lane]
-            part[lane] = value if value > cut or (value == cut and lane <= room) else _NOTHING
+            part[lane] = value if value > cut or (value == cut and lane <= room) else _MASKED
 
 
 @inner_njit
@@ -234,25 +234,25 @@ def nucleus_cut(
     chosen, size, wanted = nucleus_bin(row, mask, p, peak, scale, cut, values, bases, weights)
     logits = values.view(np.float32)
     heap = np.empty(max(size, 1), np.int64)
-    taken, word = ZERO, ZERO
+    filled, word = ZERO, ZERO
     while word < (row.size + 31) >> 5:
         count, word = load(row, mask, word, values, bases)
         apply_cut(logits, bases, count, cut, _LAST_TOKEN)
         for index in range(count):
             if bin_of(logits[index], peak, scale) == chosen:
                 token = bases[index >> 5] + (index & 31)
-                taken = push(heap, taken, -code_of(key_of(values[index]), token))
+                filled = push(heap, filled, -code_of(key_of(values[index]), token))
     cut_token = _LAST_TOKEN
-    while taken > 0:
+    while filled > 0:
         code = -heap[0]
         cut = np.int32(bits_of(key_in(code))).view(np.float32)
         cut_token = token_in(code)
         wanted -= weight_of(cut, peak, scale)
         if wanted <= 0:
             break
-        taken -= 1
-        heap[0] = heap[taken]
-        sift_down(heap, taken, ZERO)
+        filled -= 1
+        heap[0] = heap[filled]
+        sift_down(heap, filled, ZERO)
     return cut, cut_token
 
 
@@ -334,7 +334,7 @@ def draw_kernel(
             continue
         peak = np.int32(bits_of(key)).view(np.float32)
         scale = np.float32(min(LOG2E / temperature, _STEEPEST))
-        cut, cut_token = _NOTHING, _LAST_TOKEN
+        cut, cut_token = _MASKED, _LAST_TOKEN
         if top_k < size:
             cut = kth_largest(row, mask, np.int64(top_k), values, bases)
         if top_p < 1:
@@ -515,10 +515,10 @@ def masked_topk(
 def token_logprobs(logits: Any, tokens: Any, masks: Any = None, rows: Any = None, size: int | None = None) -> Chosen:
     """Return log-probabilities of given tokens int32 [B] among the allowed and among all tokens; NaN for token -1."""
     contract = check(logits, masks, rows, size)
-    given = per_row(tokens, contract.batch, "tokens")
-    if ((given < -1) | (given >= contract.size) | (given != np.floor(given))).any():
-        raise ValueError(f"tokens: ids must lie in -1 ... {contract.size - 1} and be whole, found {given.tolist()}")
-    wanted = given.astype(np.int32)
+    ids = per_row(tokens, contract.batch, "tokens")
+    if ((ids < -1) | (ids >= contract.size) | (ids != np.floor(ids))).any():
+        raise ValueError(f"tokens: ids must lie in -1 ... {contract.size - 1} and be whole, found {ids.tolist()}")
+    wanted = ids.astype(np.int32)
     if contract.device != "cpu":
         from .triton_select import token_logprobs as on_device
 

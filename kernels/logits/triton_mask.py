@@ -75,14 +75,14 @@ def mask_blocks(logits, stride, full_width, words, width, count, numbers, size, 
     tokens = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     allowed = allowed_at(words, width, count, tl.load(numbers + row), tokens, size)
     places = logits + row.to(tl.int64) * stride + tokens
-    nothing = tl.full((BLOCK,), float("-inf"), tl.float32).to(logits.dtype.element_ty)
-    tl.store(places, nothing, mask=(tokens < full_width) & (allowed == 0))
+    masked = tl.full((BLOCK,), float("-inf"), tl.float32).to(logits.dtype.element_ty)
+    tl.store(places, masked, mask=(tokens < full_width) & (allowed == 0))
 
 
 def apply_mask(logits: Any, masks: Any, rows: Any, contract: CallProperties) -> None:
     """`kernels.apply_mask` for checked arguments on a GPU."""
-    given = rows_of(logits, masks, rows, contract)
+    inputs = rows_of(logits, masks, rows, contract)
     grid = (contract.batch, triton.cdiv(contract.width, BLOCK))
     if contract.batch:
         with on(logits):
-            mask_blocks[grid](*given[:2], contract.width, *given[2:], BLOCK=BLOCK)
+            mask_blocks[grid](*inputs[:2], contract.width, *inputs[2:], BLOCK=BLOCK)

@@ -128,10 +128,10 @@ def finish_rows(
     tl.store(raw + row, log_total(raw_peaks, raw_sums, places, present))
 
 
-def scan(given: MaskRows, with_raw: bool, keep: int = 1) -> ScanResults:
+def scan(inputs: MaskRows, with_raw: bool, keep: int = 1) -> ScanResults:
     """Scan all rows; `codes` int64 [B, blocks, keep] are the best codes of each block (keep: a power of 2)."""
-    batch, device = given.logits.shape[0], given.logits.device
-    blocks = triton.cdiv(given.size, BLOCK)
+    batch, device = inputs.logits.shape[0], inputs.logits.device
+    blocks = triton.cdiv(inputs.size, BLOCK)
 
     def room(dtype: Any, *shape: int) -> Any:
         return torch.empty((batch, *shape), dtype=dtype, device=device)
@@ -140,8 +140,8 @@ def scan(given: MaskRows, with_raw: bool, keep: int = 1) -> ScanResults:
     parts = (codes, *(room(torch.float32, blocks) for _ in range(4)), room(torch.int32, blocks))
     rows = (room(torch.int32), room(torch.uint8), room(torch.float32), room(torch.float64), room(torch.float64))
     if batch:
-        with on(given.logits):
-            scan_blocks[(batch, blocks)](*given, *parts, BLOCK=BLOCK, KEEP=keep)
+        with on(inputs.logits):
+            scan_blocks[(batch, blocks)](*inputs, *parts, BLOCK=BLOCK, KEEP=keep)
             slots = triton.next_power_of_2(blocks)
             finish_rows[(batch,)](*parts, *rows, blocks, WITH_RAW=with_raw, SLOTS=slots, KEEP=keep)
     return ScanResults(*rows, codes)
@@ -322,16 +322,16 @@ def finish_cuts(
     tl.store(cuts + row, tl.maximum(floor, cut))
 
 
-def cut_rows(given: MaskRows, settings: Any, peaks: Any, filtered: bool) -> tuple[Any, Any]:
+def cut_rows(inputs: MaskRows, settings: Any, peaks: Any, filtered: bool) -> tuple[Any, Any]:
     """Return the cut of each row: a logit float32 [B], and the last token kept among those equal to it, int32 [B].
 
     settings: float64 [4, B], contiguous, on the device: temperature, top_k, top_p and min_p as for `sample_rows`
     peaks: float32 [B], the largest allowed logits
     filtered: whether top_k or top_p of some row may exclude tokens
     """
-    batch, device = given.logits.shape[0], given.logits.device
-    blocks = triton.cdiv(given.size, CUT_BLOCK)
-    passes = (_BITS.get(given.logits.dtype, 32) + 3) // 4
+    batch, device = inputs.logits.shape[0], inputs.logits.device
+    blocks = triton.cdiv(inputs.size, CUT_BLOCK)
+    passes = (_BITS.get(inputs.logits.dtype, 32) + 3) // 4
 
     def room(dtype: Any, *shape: int) -> Any:
         return torch.empty(shape, dtype=dtype, device=device)
@@ -343,17 +343,17 @@ def cut_rows(given: MaskRows, settings: Any, peaks: Any, filtered: bool) -> tupl
     found, reached = (room(dtype, 2, passes + 1, batch) for dtype in (torch.int64, torch.float64))
     goals, equals = room(torch.float64, batch), room(torch.int32, batch, blocks)
     how = {"PASSES": passes, "BLOCK": CUT_BLOCK, "SLOTS": triton.next_power_of_2(blocks)}
-    with on(given.logits):
+    with on(inputs.logits):
         if filtered:
             for mass in (False, True):
-                kept = (partial[int(mass)], found[int(mass)], reached[int(mass)], goals, partial[0], found[0], batch)
+                sums = (partial[int(mass)], found[int(mass)], reached[int(mass)], goals, partial[0], found[0], batch)
                 for number in range(passes):
-                    tally_blocks[(batch, blocks)](*given, peaks, settings, cuts, *kept, PASS=number, MASS=mass, **how)
+                    tally_blocks[(batch, blocks)](*inputs, peaks, settings, cuts, *sums, PASS=number, MASS=mass, **how)
             count_equals[(batch, blocks)](
-                *given, settings, cuts, partial[1], found[1], reached[1], goals, equals, batch, **how
+                *inputs, settings, cuts, partial[1], found[1], reached[1], goals, equals, batch, **how
             )
         finish_cuts[(batch,)](
-            *(*given, peaks, settings, cuts, cut_tokens, found[1], reached[1], goals, equals, batch, blocks),
+            *(*inputs, peaks, settings, cuts, cut_tokens, found[1], reached[1], goals, equals, batch, blocks),
             FILTERED=filtered,
             **how,
         )

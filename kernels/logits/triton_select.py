@@ -24,8 +24,8 @@ def weigh(logits, stride, words, width, count, numbers, size, cuts, cut_tokens, 
     place = logits + row.to(tl.int64) * stride + tokens
     values = tl.load(place, mask=allowed, other=float("-inf")).to(tl.float32)
     cut = tl.load(cuts + row)
-    kept = allowed & ((values > cut) | ((values == cut) & (tokens <= tl.load(cut_tokens + row))))
-    return tl.where(kept, weight_of(values, tl.load(peaks + row), scale_of(settings, batch, row)), 0.0)
+    passes = allowed & ((values > cut) | ((values == cut) & (tokens <= tl.load(cut_tokens + row))))
+    return tl.where(passes, weight_of(values, tl.load(peaks + row), scale_of(settings, batch, row)), 0.0)
 
 
 @triton.jit
@@ -102,44 +102,44 @@ def masked_sample(
     logprobs: bool,
 ) -> tuple[Any, ...]:
     """`kernels.masked_sample` for checked arguments on a GPU; `settings` float64 [4, B] as on the CPU."""
-    given = rows_of(logits, masks, rows, contract)
+    inputs = rows_of(logits, masks, rows, contract)
     filtered = bool(((settings[1] < contract.size) | (settings[2] < 1)).any())
     numbers = torch.from_numpy(np.concatenate([settings, uniforms[None]])).to(logits.device)
-    found = scan(given, logprobs)
-    tokens = _draw(given, found, numbers, filtered)
+    found = scan(inputs, logprobs)
+    tokens = _draw(inputs, found, numbers, filtered)
     if not logprobs:
         return tokens, found.status
     return tokens, found.status, *_logprobs(logits, tokens, found)
 
 
-def argmax_rows(given: MaskRows) -> tuple[Any, Any]:
+def argmax_rows(inputs: MaskRows) -> tuple[Any, Any]:
     """Return the best token of each row, int32 [B], and status, uint8 [B]. A CUDA graph can capture this."""
-    found = scan(given, False)
+    found = scan(inputs, False)
     return found.tokens, found.status
 
 
-def sample_rows(given: MaskRows, settings: Any, *, filtered: bool) -> tuple[Any, Any]:
+def sample_rows(inputs: MaskRows, settings: Any, *, filtered: bool) -> tuple[Any, Any]:
     """Return a token drawn for each row, int32 [B], and status, uint8 [B]. A CUDA graph can capture this.
 
     settings: float64 [5, B] on the device: temperature, 0 for the best token; top_k, the vocabulary's size for all;
         top_p; min_p; the uniform number
     filtered: whether top_k or top_p of some row may exclude tokens
     """
-    found = scan(given, False)
-    return _draw(given, found, settings, filtered), found.status
+    found = scan(inputs, False)
+    return _draw(inputs, found, settings, filtered), found.status
 
 
-def _draw(given: MaskRows, found: ScanResults, settings: Any, filtered: bool) -> Any:
+def _draw(inputs: MaskRows, found: ScanResults, settings: Any, filtered: bool) -> Any:
     """Return the tokens int32 [B] that uniform numbers select among those that the filters keep."""
-    batch, device = given.logits.shape[0], given.logits.device
+    batch, device = inputs.logits.shape[0], inputs.logits.device
     settings = settings.contiguous()
-    cuts, cut_tokens = cut_rows(given, settings, found.peaks, filtered)
-    blocks = triton.cdiv(given.size, BLOCK)
+    cuts, cut_tokens = cut_rows(inputs, settings, found.peaks, filtered)
+    blocks = triton.cdiv(inputs.size, BLOCK)
     masses = torch.empty((batch, blocks), dtype=torch.float64, device=device)
     tokens = torch.empty_like(found.tokens)
-    leading = (*given, cuts, cut_tokens, found.peaks, settings, batch, masses)
+    leading = (*inputs, cuts, cut_tokens, found.peaks, settings, batch, masses)
     if batch:
-        with on(given.logits):
+        with on(inputs.logits):
             weigh_blocks[(batch, blocks)](*leading, BLOCK=BLOCK)
             draw_rows[(batch,)](
                 *(*leading, blocks, found.tokens, found.status, tokens),
@@ -160,8 +160,8 @@ def masked_topk(
     normalise: str,
 ) -> tuple[Any, ...]:
     """`kernels.masked_topk` for checked arguments on a GPU."""
-    given = rows_of(logits, masks, rows, contract)
-    found = scan(given, normalise == "raw", min(triton.next_power_of_2(max(k, 2)), BLOCK))
+    inputs = rows_of(logits, masks, rows, contract)
+    found = scan(inputs, normalise == "raw", min(triton.next_power_of_2(max(k, 2)), BLOCK))
     offsets = torch.from_numpy(added).to(logits.device)
     read = offsets > -torch.inf
     status = torch.where(read, found.status, 2)

@@ -104,18 +104,18 @@ def quantized_thunks() -> list[tuple[str, Callable[[], object]]]:
     matrix = quantized_products.QuantizedMatrix("Q8_0", 32, weights)
     states, out, ids = np.zeros((1, 32), np.float32), np.zeros((1, 8), np.float32), np.zeros(8, np.int64)
     rounded = quantized_products.RoundedStates.of(1, 32, states)
-    given = matrix.number, matrix.data, matrix.blocks, *rounded.arrays, states, 1
+    operands = matrix.number, matrix.data, matrix.blocks, *rounded.arrays, states, 1
     none, one, heads, zero = states[0, :0], np.ones(1, np.int32), states[None], np.zeros(1, np.int32)
-    nothing, whole = np.zeros((0, 5), np.int64), np.zeros(7, np.int64)
-    stack = quantized_layers.QuantizedStack(nothing, whole, nothing, nothing, np.zeros((0, 3)))
+    no_products, no_rows = np.zeros((0, 5), np.int64), np.zeros(7, np.int64)
+    stack = quantized_layers.QuantizedStack(no_products, no_rows, no_products, no_products, np.zeros((0, 3)))
     rows = paged.AttentionRows(zero, zero, zero, one, zero)
-    inputs = layers.AttentionInputs(nothing, whole, nothing, rows, rows)
+    inputs = layers.AttentionInputs(no_products, no_rows, no_products, rows, rows)
     room = quantized_layers.QuantizedBuffers(states, states, *rounded.arrays, np.zeros(1, np.int64))
     last = states[0], none, 1.0
     work = states, heads, heads, zero, states, states, stack, inputs, *last, none, heads, states[:, :0], room
     return [
         ("round_states", lambda: quantized_products.round_states(*rounded.arrays, states, 1)),
-        ("multiply_quantized", lambda: quantized_products.multiply_quantized(out, *given, ids, 0, 8)),
+        ("multiply_quantized", lambda: quantized_products.multiply_quantized(out, *operands, ids, 0, 8)),
         ("read_quantized_layers", lambda: quantized_layers.read_quantized_layers(*work, 0, 0, 1, 0)),
     ]
 

@@ -55,13 +55,13 @@ class FloatProduct:
         """Build the results of eight rows for all tokens."""
         builder = self._registers.builder
         several = 2 * _SEVERAL if self._registers.has.get("avx512vl") else _SEVERAL
-        whole = builder.and_(self._tokens, LONG(-several))
-        for size, low, high, height in ((several, LONG(0), whole, _HEIGHT), (1, whole, self._tokens, ROWS)):
+        tiled = builder.and_(self._tokens, LONG(-several))
+        for size, low, high, height in ((several, LONG(0), tiled, _HEIGHT), (1, tiled, self._tokens, ROWS)):
             with cgutils.for_range_slice(builder, low, high, LONG(size), LONG) as (token, _):
                 tokens = [builder.add(token, LONG(i)) for i in range(size)]
                 for first in range(0, ROWS, height):
-                    own = slice(first, first + height)
-                    self._multiply(rows[own], columns[own], tokens)
+                    span = slice(first, first + height)
+                    self._multiply(rows[span], columns[span], tokens)
 
     def _multiply(self, rows: Sequence[Any], columns: Sequence[Any], tokens: Sequence[Any]) -> None:
         registers, builder = self._registers, self._registers.builder
@@ -96,12 +96,12 @@ class FloatProduct:
     def _add(self, sums: Sequence[Any], rows: Sequence[Any], states: Sequence[Any], at: Any, count: int) -> list[Any]:
         """Add the products of `count` numbers from number `at` on to the sums of each row and token."""
         registers, builder, kind = self._registers, self._registers.builder, ir.VectorType(REAL, count)
-        own = [registers.load(each, kind, builder.mul(at, LONG(4))) for each in states]
+        loaded = [registers.load(each, kind, builder.mul(at, LONG(4))) for each in states]
         found: list[Any] = []
         for row in rows:
             bits = registers.load(row, ir.VectorType(self._form.kind, count), builder.mul(at, LONG(self._form.size)))
             weights = self._form.widen(registers, bits)
-            for state in own:
+            for state in loaded:
                 total = sums[len(found)]
                 found.append(registers.call(f"llvm.fma.v{count}f32", kind, weights, state, total))
         return found

@@ -350,8 +350,8 @@ def _q6_k(registers: Registers, blocks: Blocks, group: int) -> WeightGroup:
     builder, words = registers.builder, registers.each(blocks, WORD, 192 + group // 2 * 4)
     scale, scales = registers.scale(blocks, 208), []
     for shift in (16 * (group % 2), 16 * (group % 2) + 8):  # signed bytes
-        own = builder.ashr(builder.shl(words, registers.several(words, 24 - shift)), registers.several(words, 24))
-        scales.append(registers.product(scale, own))
+        factors = builder.ashr(builder.shl(words, registers.several(words, 24 - shift)), registers.several(words, 24))
+        scales.append(registers.product(scale, factors))
     return WeightGroup(registers.above(low, high, 4), scales, [registers.times(each, -32.0) for each in scales], 63)
 
 

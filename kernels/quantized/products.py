@@ -62,10 +62,10 @@ class QuantizedMatrix:
 
     def multiply(self, out: Reals, states: RoundedStates, ids: NDArray[np.int64] | None, first: int, last: int) -> None:
         """out[:, i] = the products of row ids[i], or of row i without ids, for i in range(first, last)."""
-        given = self.number, self.data, self.blocks, *states.arrays, states.states, len(out)
+        operands = self.number, self.data, self.blocks, *states.arrays, states.states, len(out)
         if self.order is not None:
             ids = self.order if ids is None else self.order[ids]
-        multiply_quantized(out, *given, _ALL if ids is None else ids, first, last)
+        multiply_quantized(out, *operands, _ALL if ids is None else ids, first, last)
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,12 +32,12 @@ def _round_at(context: Any, numbers: Any, scales: Any, totals: Any, states: Any,
         with cgutils.for_range(builder, groups) as loop:
             group = builder.mul(loop.index, LONG(4))
             found = registers.load(states, _REALS, builder.mul(group, LONG(GROUP)))
-            whole, scale = _rounded(registers, found)
-            registers.store(builder.trunc(whole, ir.VectorType(BYTE, GROUP)), numbers, builder.mul(group, LONG(8)))
+            rounded, scale = _rounded(registers, found)
+            registers.store(builder.trunc(rounded, ir.VectorType(BYTE, GROUP)), numbers, builder.mul(group, LONG(8)))
             registers.store(scale, scales, group)
             for half in range(2):
-                own = registers.chosen(whole, range(16 * half, 16 * half + 16))
-                total = builder.sitofp(registers.call("llvm.vector.reduce.add.v16i32", WORD, own), REAL)
+                sixteen = registers.chosen(rounded, range(16 * half, 16 * half + 16))
+                total = builder.sitofp(registers.call("llvm.vector.reduce.add.v16i32", WORD, sixteen), REAL)
                 at = builder.add(builder.mul(group, LONG(2)), LONG(4 * half))
                 registers.store(builder.fmul(scale, total), totals, at)
         return target.get_dummy_value()

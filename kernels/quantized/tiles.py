@@ -170,10 +170,10 @@ def build_product(builder: Any, arguments: Sequence[Any], kinds: Collection[str]
         choice.add_case(LONG(place), case)
         builder.position_at_end(case)
         if isinstance(form, FloatFormat):
-            given = FloatProduct(registers, form, blocks, stride, (floats, pitch), tokens)
+            product = FloatProduct(registers, form, blocks, stride, (floats, pitch), tokens)
         else:
             assert isinstance(form, QuantizedFormat)
-            given = _Product(registers, form, blocks, stride, (states, scales, totals), tokens, buffer)
+            product = _Product(registers, form, blocks, stride, (states, scales, totals), tokens, buffer)
         with cgutils.for_range_slice(builder, first, last, LONG(ROWS), LONG) as (at, _):
             # Fewer than eight rows are filled up with copies of the last one.
             places = [_least(builder, builder.add(at, LONG(i)), builder.sub(last, LONG(1))) for i in range(ROWS)]
@@ -182,9 +182,9 @@ def build_product(builder: Any, arguments: Sequence[Any], kinds: Collection[str]
             columns = [builder.add(out, builder.mul(each, LONG(4))) for each in places]
             with builder.if_else(builder.icmp_signed("==", tokens, LONG(1))) as (one, several):
                 with one:
-                    given.multiply_one(eight, columns)
+                    product.multiply_one(eight, columns)
                 with several:
-                    given.multiply_several(eight, columns)
+                    product.multiply_several(eight, columns)
         builder.branch(done)
     builder.position_at_end(done)
 
@@ -297,8 +297,8 @@ class _Product:
             group = WeightGroup(loaded[:8], loaded[8 : 8 + parts], loaded[8 + parts :], like.top)
             return self._add(sums, group, tokens[0], builder.add(first, number))
 
-        begun = [builder.select(is_first, zero, self._loaded(columns, token)) for token in tokens]
-        for sums, token in zip(repeat(builder, self._group(count, 0), 1, begun, step), tokens, strict=True):
+        initial = [builder.select(is_first, zero, self._loaded(columns, token)) for token in tokens]
+        for sums, token in zip(repeat(builder, self._group(count, 0), 1, initial, step), tokens, strict=True):
             self._store([sums], columns, token)
 
     def _add(self, sums: Sequence[Any], group: WeightGroup, token: Any, number: Any) -> list[Any]:
@@ -319,10 +319,10 @@ class _Product:
             if parts == 1:
                 behind = [builder.fadd(*behind)]
             for part in range(parts):
-                own = slice(part * size, part * size + size)
-                whole = sums_of_products(registers, group.numbers[own], numbers[own], group.top)
+                span = slice(part * size, part * size + size)
+                integers = sums_of_products(registers, group.numbers[span], numbers[span], group.top)
                 scaled = builder.fmul(group.scales[part], scale)
-                total = registers.call("llvm.fma.v8f32", REALS, builder.sitofp(whole, REALS), scaled, total)
+                total = registers.call("llvm.fma.v8f32", REALS, builder.sitofp(integers, REALS), scaled, total)
                 if group.offsets:
                     spread = registers.spread(behind[part], REALS)
                     total = registers.call("llvm.fma.v8f32", REALS, group.offsets[part], spread, total)

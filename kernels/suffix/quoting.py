@@ -254,13 +254,13 @@ def spell(
     if begin >= least and (needed[begin] >= NEVER or stays_within(text, trie, needed, begin, last, work)):
         return np.int64(needed[begin])
     for limit in (min(last, max(least, begin) + trie.deepest), last):
-        whole = True
+        is_whole = True
         fewest = np.full(limit - begin + 1, NEVER, np.int32)
         for at in range(limit, begin - 1, -1):
             if at >= least and (needed[at] >= NEVER or stays_within(text, trie, needed, at, last, work)):
                 fewest[at - begin] = needed[at]
                 continue
-            whole = whole and at < least
+            is_whole = is_whole and at < least
             if spend(work, 1):
                 return np.int64(EXHAUSTED)
             node, to = np.int64(0), at
@@ -272,7 +272,7 @@ def spell(
                 if trie.tokens[node, OWN_END] > trie.tokens[node, OWN]:
                     fewest[at - begin] = min(fewest[at - begin], fewest[to - begin] + 1)
             work.meter[SPENT] += (to - at) >> 1
-        if whole or limit == last:
+        if is_whole or limit == last:
             break
     return np.int64(fewest[0])
 

@@ -64,7 +64,7 @@ def annotate(byte: Bytes, skip: Ints, below: Bits) -> None:
     """Compute `Branches.below` for the nodes of a trie in preorder, bottom up."""
     count = len(byte)
     formed = np.full(count, (1 << PLACES) - 1, np.int32)
-    begun = np.zeros(count, np.int32)
+    chars_begun = np.zeros(count, np.int32)
     for node in range(count - 1, -1, -1):
         child = node + 1
         most = 0
@@ -77,13 +77,13 @@ def annotate(byte: Bytes, skip: Ints, below: Bits) -> None:
             below[node, BELOW_LEADS] |= below[child, BELOW_LEADS]
             if value >= FIRST_LEAD:
                 below[node, BELOW_LEADS] |= np.uint64(1) << np.uint64(value - FIRST_LEAD)
-            most = max(most, begun[child] + (1 if begins(value) else 0))
+            most = max(most, chars_begun[child] + (1 if begins(value) else 0))
             for state in range(PLACES):
                 after = utf8_step(state, value)
                 if after < 0 or formed[child] >> after & 1 == 0:
                     formed[node] &= ~(1 << state)
             child = skip[child]
-        begun[node] = most
+        chars_begun[node] = most
         below[node, BEGUN] = np.uint64(most) if formed[node] & 1 else ILL_FORMED
 
 

@@ -60,7 +60,7 @@ def divide(trie: TokenTrie, loop: Bits, stay_chars: Ints, exit_chars: Ints) -> N
     stay_chars[:] = -1
     exit_chars[:] = -1
     within = np.zeros(trie.deepest + 1, np.int32)
-    begun = np.zeros(trie.deepest + 1, np.int32)
+    chars_begun = np.zeros(trie.deepest + 1, np.int32)
     node: Int = 1
     while node < len(trie.byte):
         level: Int = trie.depth[node]
@@ -75,12 +75,12 @@ def divide(trie: TokenTrie, loop: Bits, stay_chars: Ints, exit_chars: Ints) -> N
                 after = utf8_step(place, byte)
         if after < 0:
             if place == 0:
-                exit_chars[node] = begun[level - 1]
+                exit_chars[node] = chars_begun[level - 1]
             node = trie.skip[node]
             continue
         within[level] = after
-        begun[level] = begun[level - 1] + (1 if place == 0 else 0)
-        stay_chars[node] = begun[level]
+        chars_begun[level] = chars_begun[level - 1] + (1 if place == 0 else 0)
+        stay_chars[node] = chars_begun[level]
         node += 1
 
 
@@ -230,16 +230,16 @@ def number_tokens(trie: Branches, tails: Branches, members: Ints, bounds: Ints, 
     """Number the tokens of the tails so that those of a subtree are adjacent, and compute `below`."""
     tokens, first, below = tails.tokens, tails.first, tails.below
     for node in range(count - 1, -1, -1):
-        own = 0
+        own_tokens = 0
         for word in range(below.shape[1]):
             below[node, word] = 0
         for at in range(bounds[node], bounds[node + 1]):
             member = members[at]
-            own += trie.tokens[member, OWN_END] - trie.tokens[member, OWN]
+            own_tokens += trie.tokens[member, OWN_END] - trie.tokens[member, OWN]
             for word in (BELOW_LOW, BELOW_HIGH, BELOW_LEADS):
                 below[node, word] |= trie.below[member, word]
             below[node, BEGUN] = max(below[node, BEGUN], trie.below[member, BEGUN])
-        tokens[node, OWN_END] = tokens[node, SUBTREE_END] = own
+        tokens[node, OWN_END] = tokens[node, SUBTREE_END] = own_tokens
         for child in range(first[node], first[node + 1]):
             tokens[node, SUBTREE_END] += tokens[child, SUBTREE_END]
     below[0, BEGUN] = ILL_FORMED

@@ -119,33 +119,33 @@ def share_prefixes(
     stays: [n], 1 for a text that is a prefix of another, or empty; 0 before
     """
     nodes = 0
-    before = own = 0
+    before = length = 0
     if first > 0:
         before = bounds[order[first - 1]]
-        own = bounds[order[first - 1] + 1] - before
+        length = bounds[order[first - 1] + 1] - before
     for i in range(first, last):
         begin, end = bounds[order[i]], bounds[order[i] + 1]
         common = 0
         if i > 0:
-            most = min(own, end - begin)
+            most = min(length, end - begin)
             while common < most and texts[before + common] == texts[begin + common]:
                 common += 1
-            if common == own == end - begin:
+            if common == length == end - begin:
                 shared[i] = -1
                 stays[i] = stays[i - 1]
                 continue
-            if common == own and own > 0:
+            if common == length and length > 0:
                 leader = i - 1
                 while shared[leader] < 0:
                     leader -= 1
                 stays[leader] = 1
                 nodes += 1
         shared[i] = common
-        before, own = begin, end - begin
-        if own == 0:
+        before, length = begin, end - begin
+        if length == 0:
             stays[i] = 1
         else:
-            nodes += int(own - 1 - common)
+            nodes += int(length - 1 - common)
     return nodes
 
 

@@ -106,12 +106,12 @@ def open_bundle(chart: Chart, state: Int, bundle: Ints, lo: Int) -> Int:
     count = (last - first - HEADER) // ITEM
     if lo + count > len(bundle):
         return lo
-    own = words[first + OWN_RETURN_SET]
+    return_set = words[first + OWN_RETURN_SET]
     for at in range(count):
         word = first + HEADER + ITEM * at
         origin = words[word + ITEM_ORIGIN]
         bundle[lo + at, ITEM_NODE] = words[word + ITEM_NODE]
-        bundle[lo + at, ITEM_ORIGIN] = own if origin == SELF else origin
+        bundle[lo + at, ITEM_ORIGIN] = return_set if origin == SELF else origin
         bundle[lo + at, ITEM_COUNT] = words[word + ITEM_COUNT]
     return lo + count
 
@@ -179,14 +179,14 @@ def close_bundle(graph: GraphArrays, chart: Chart, bundle: Ints, lo: Int, hi: In
 
 @inner_njit
 def read_on(
-    graph: GraphArrays, chart: Chart, bundle: Ints, lo: Int, hi: Int, state: Int, row: Int, byte: Int, whole: Int
+    graph: GraphArrays, chart: Chart, bundle: Ints, lo: Int, hi: Int, state: Int, row: Int, byte: Int, needs_state: Int
 ) -> tuple[Int, Int, Int]:
     """Advance bundle[lo:hi], or its state, by a byte whose transition is PENDING in the row, or without a row (-1).
 
     Returns the number of items of the next bundle, if there is one; or 0, the next state, DEAD or a code, and the last
-    byte with this result, -1 if it does not matter. whole: whether a state is required
+    byte with this result, -1 if it does not matter. needs_state: whether a state is required
     """
-    count, last = (CLOSURE, -1) if whole else follow_bundle(graph, bundle, lo, hi, byte)
+    count, last = (CLOSURE, -1) if needs_state else follow_bundle(graph, bundle, lo, hi, byte)
     if count > 0:
         return count, DEAD, -1
     if row >= 0:
@@ -398,8 +398,8 @@ def walk_beside(graph: GraphArrays, chart: Chart, trie: Branches, state: Int, us
                 hi = open_bundle(chart, state, bundle, lo)
             if byte[child] > last:
                 visited += hi - lo
-                whole = 1 if common < 0 else 0
-                count, known, last = read_on(graph, chart, bundle, lo, hi, state, row, byte[child], whole)
+                needs_state = 1 if common < 0 else 0
+                count, known, last = read_on(graph, chart, bundle, lo, hi, state, row, byte[child], needs_state)
             after = known
         code = 0 if count > 0 else after
         if code >= DEAD and (count > 0 or after != common):

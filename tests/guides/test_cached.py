@@ -103,7 +103,7 @@ def test_weights_are_about_what_memory_a_value_takes(value: object) -> None:
 
 # Functions that few different arguments can ever be given
 FEW = {
-    "_all": "none",
+    "_metaschemas": "none",
     "_all_but": "vocabularies with their EOS",
     "_class": "patterns of ours",
     "_digest": "none",

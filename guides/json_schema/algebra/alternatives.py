@@ -28,23 +28,23 @@ def absorbed(cases: Sequence[Object]) -> list[Object]:
     A case covers those whose conditions are a superset of its own. So it is compared only with cases that share its
     rarest condition.
     """
-    asked = _asked(cases)
-    often = Counter(bit for bits in asked for bit in bits)
-    masks = [sum(1 << bit for bit in bits) for bits in asked]
-    kept: list[int] = []
+    implied = _implied_conditions(cases)
+    often = Counter(bit for bits in implied for bit in bits)
+    masks = [sum(1 << bit for bit in bits) for bits in implied]
+    uncovered: list[int] = []
     by_rarest: dict[int, list[int]] = {}
-    for at in sorted(range(len(cases)), key=lambda at: len(asked[at])):
+    for at in sorted(range(len(cases)), key=lambda at: len(implied[at])):
         mask = masks[at]
-        alike = [wide for bit in (-1, *asked[at]) for wide in by_rarest.get(bit, ())]
+        alike = [wide for bit in (-1, *implied[at]) for wide in by_rarest.get(bit, ())]
         spend(100 + 20 * len(alike))
         if any(wide & mask == wide for wide in alike):
             continue
-        kept.append(at)
-        by_rarest.setdefault(min(asked[at], key=often.__getitem__, default=-1), []).append(mask)
-    return [cases[at] for at in sorted(kept)]
+        uncovered.append(at)
+        by_rarest.setdefault(min(implied[at], key=often.__getitem__, default=-1), []).append(mask)
+    return [cases[at] for at in sorted(uncovered)]
 
 
-def _asked(cases: Sequence[Object]) -> list[set[int]]:
+def _implied_conditions(cases: Sequence[Object]) -> list[set[int]]:
     """Return for each case the numbers of the conditions that it implies."""
     numbers: dict[Any, int] = {}
     of_name: dict[str, set[int]] = {}
@@ -56,19 +56,19 @@ def _asked(cases: Sequence[Object]) -> list[set[int]]:
     found: list[tuple[set[int], frozenset[str]]] = []
     for case, names in zip(cases, closed, strict=True):
         spend(200 + 100 * (len(case.properties) + len(case.required) + len(case.rules) + len(case.some)))
-        bits = {numbers.setdefault(thing, len(numbers)) for thing in _things(case, least, most)}
+        bits = {numbers.setdefault(condition, len(numbers)) for condition in _conditions(case, least, most)}
         gone = set[str]() if names is None else {*(listed - names)}
         for name, formula in case.properties.items():
             if formula is NOTHING:
                 gone.add(name)
             elif formula is not EVERYTHING:
-                own = of_member.get((name, formula))
-                if own is None:
+                bits_of_member = of_member.get((name, formula))
+                if bits_of_member is None:
                     parts = formula.parts if formula.kind == "all" else (formula,)
-                    own = {numbers.setdefault((name, part), len(numbers)) for part in parts}
-                    of_member[name, formula] = own
-                    of_name.setdefault(name, set()).update(own)
-                bits |= own
+                    bits_of_member = {numbers.setdefault((name, part), len(numbers)) for part in parts}
+                    of_member[name, formula] = bits_of_member
+                    of_name.setdefault(name, set()).update(bits_of_member)
+                bits |= bits_of_member
         found.append((bits, frozenset(gone)))
     without: dict[frozenset[str], set[int]] = {}
     for bits, gone in found:
@@ -81,7 +81,7 @@ def _asked(cases: Sequence[Object]) -> list[set[int]]:
     return [bits for bits, _ in found]
 
 
-def _things(case: Object, least: set[int], most: set[int]) -> Iterator[Any]:
+def _conditions(case: Object, least: set[int], most: set[int]) -> Iterator[Any]:
     """Yield the conditions of a case, apart from values of named members."""
     yield from (("required", name) for name in case.required)
     yield from (("rule", rule if not objects.is_closing(rule) else "closed") for rule in case.rules)
@@ -143,9 +143,9 @@ def tags(normals: Sequence[Normal], meaning: Meaning) -> list[AbstractSet[Any]] 
     for name in cases[0].properties:
         if all(name in case.required for case in cases):
             found = [_constants(name, normal.objects, meaning) for normal in normals]
-            told = [constants for constants in found if constants is not None]
-            if len(told) == len(found):
-                return told
+            tagged = [constants for constants in found if constants is not None]
+            if len(tagged) == len(found):
+                return tagged
     return None
 
 

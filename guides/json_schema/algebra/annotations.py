@@ -64,9 +64,9 @@ def formula_of(
     """
     schema = place.schema
     bare = {key: content for key, content in schema.value.items() if key not in UNEVALUATED}
-    kept = place._replace(schema=type(schema)(bare, schema.resource, schema.parent, schema.keys))
-    found = list(_evaluations(kept, EVERYTHING, 0))
-    parts = conditions(kept)
+    stripped = place._replace(schema=type(schema)(bare, schema.resource, schema.parent, schema.keys))
+    found = list(_evaluations(stripped, EVERYTHING, 0))
+    parts = conditions(stripped)
     if place.has("unevaluatedProperties"):
         parts += _members(place, found, language, max_cases)
     if place.has("unevaluatedItems"):
@@ -83,14 +83,16 @@ def _members(
     names = frozenset(name for _, seen in found for name in seen.names)
     for name in sorted(names):
         spend(100 * len(found))
-        told = [one for one, seen in found if seen.every_member or name in seen.names or _matches(seen, name, language)]
-        yield _either(place, Normal(objects=(Object({name: inner}),)), told)
-    every = [one for one, seen in found if seen.every_member]
+        evaluated = [
+            one for one, seen in found if seen.every_member or name in seen.names or _matches(seen, name, language)
+        ]
+        yield _either(place, Normal(objects=(Object({name: inner}),)), evaluated)
+    evaluated_always = [one for one, seen in found if seen.every_member]
     ways: list[Formula] = []
     for holding, seen in _sets([one for one in found if one.seen.patterns], max_cases):
         patterns = frozenset(pattern for each in seen for pattern in each.patterns)
         rule = Rule(String(not_patterns=patterns, excluded=names), inner)
-        closed = _either(place, Normal(objects=(Object(rules=(rule,)),)), every)
+        closed = _either(place, Normal(objects=(Object(rules=(rule,)),)), evaluated_always)
         ways.append(place.formulas.all_of((*holding, closed)))
     yield place.formulas.any_of(ways)
 
@@ -110,8 +112,8 @@ def _items(place: ScopedSchema, found: list[Evaluation], max_cases: int) -> Form
         cases = [Array((EVERYTHING,) * first + (item,) * (end - first)) for first, end in pairwise(bounds)]
         parts = list(holding)
         for first, case in zip(bounds, [*cases, Array((EVERYTHING,) * bounds[-1], item)], strict=True):
-            told = [one for one, each in found if each.every_item or each.items > first]
-            parts.append(_either(place, Normal(arrays=(case,)), told))
+            evaluated = [one for one, each in found if each.every_item or each.items > first]
+            parts.append(_either(place, Normal(arrays=(case,)), evaluated))
         ways.append(place.formulas.all_of(parts))
     return place.formulas.any_of(ways)
 
@@ -127,10 +129,10 @@ def _sets(found: Sequence[Evaluation], max_cases: int) -> Iterator[tuple[list[Fo
             yield [one.condition for one in some], [*always, *(one.seen for one in some)]
 
 
-def _either(place: ScopedSchema, case: Normal, told: list[Formula]) -> Formula:
+def _either(place: ScopedSchema, case: Normal, evaluated: list[Formula]) -> Formula:
     """Return the values of a case, those whose members something else evaluates, and those of other types."""
     others = replace(ANY, objects=case.objects) if case.objects else replace(ANY, arrays=case.arrays)
-    return place.formulas.any_of((place.formulas.plain(others), *told))
+    return place.formulas.any_of((place.formulas.plain(others), *evaluated))
 
 
 def _evaluations(place: ScopedSchema, condition: Formula, depth: int) -> Iterator[Evaluation]:
@@ -141,17 +143,17 @@ def _evaluations(place: ScopedSchema, condition: Formula, depth: int) -> Iterato
     both, refuse = place.formulas.all_of, place.formulas.negation
     inner = [(formula, condition) for formula in references(place)]
     if not (place.schema.resource.dialect.ref_alone and place.has("$ref")):
-        yield Evaluation(condition, _own(place))
+        yield Evaluation(condition, _own_evaluated(place))
         inner += [(place.inner(schema), condition) for schema in place.keyword("allOf", ())]
         for keyword in ("anyOf", "oneOf"):
             for schema in place.keyword(keyword, ()):
                 branch = place.inner(schema)
                 inner.append((branch, condition if _holds_with(schema) else both((condition, branch))))
         if place.has("if"):
-            asked = place.keyword("if")
-            holds = place.inner(asked)
+            test = place.keyword("if")
+            holds = place.inner(test)
             met, unmet = both((condition, holds)), both((condition, refuse(holds)))
-            inner.append((holds, condition if _holds_with(asked) else met))
+            inner.append((holds, condition if _holds_with(test) else met))
             inner.append((place.inner(place.keyword("then", True)), met))
             inner.append((place.inner(place.keyword("else", True)), unmet))
         for name, schema in place.keyword("dependentSchemas", {}).items():
@@ -165,11 +167,13 @@ def _evaluations(place: ScopedSchema, condition: Formula, depth: int) -> Iterato
 
 def _holds_with(schema: Any) -> bool:
     """Test whether a schema requires only an item that it evaluates, by `contains`."""
-    asked: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
-    return "contains" in asked and asked.keys() <= {"contains", "minContains"} and asked.get("minContains", 1) in (0, 1)
+    stated: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
+    return (
+        "contains" in stated and stated.keys() <= {"contains", "minContains"} and stated.get("minContains", 1) in (0, 1)
+    )
 
 
-def _own(place: ScopedSchema) -> Evaluated:
+def _own_evaluated(place: ScopedSchema) -> Evaluated:
     """Return what a subschema's own keywords evaluate, without its subschemas."""
     items: Any = place.keyword("items")
     prefix: list[Any] = items if is_array(items) else place.keyword("prefixItems", [])

@@ -54,18 +54,18 @@ def _without_clashes(case: Array, a: Array, b: Array, clashes: Clashes) -> Array
 
 def _counting_less(case: Array, formulas: Formulas, clashes: Clashes) -> Array | None:
     """Return the same set without `contains` implied by the rest; None if a required one is impossible."""
-    kept: list[Contains] = []
+    needed: list[Contains] = []
     for part in case.contains:
         items = dict.fromkeys((*case.prefix[part.start :], case.rest))
         if part.min and all(clashes(each, part.formula) for each in items):
             return None
         if part.max is None and all(clashes(each, formulas.negation(part.formula)) for each in items):
             continue  # every item counts, and `tidy` requires enough of them
-        if any(_follows(part, other, items, formulas, clashes) for other in kept):
+        if any(_follows(part, other, items, formulas, clashes) for other in needed):
             continue
-        kept = [other for other in kept if not _follows(other, part, items, formulas, clashes)]
-        kept.append(part)
-    return case if len(kept) == len(case.contains) else replace(case, contains=tuple(kept))
+        needed = [other for other in needed if not _follows(other, part, items, formulas, clashes)]
+        needed.append(part)
+    return case if len(needed) == len(case.contains) else replace(case, contains=tuple(needed))
 
 
 def _follows(part: Contains, other: Contains, items: Iterable[Formula], formulas: Formulas, clashes: Clashes) -> bool:

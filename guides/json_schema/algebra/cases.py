@@ -182,13 +182,13 @@ class GroupKind(Generic[Case]):
             spend(300 * len(group))
             if any(self.covers(one, bare) for one in group):
                 continue
-            met = [(one, both) for one in group if (both := self.intersect(bare, one)) is not None]
-            if not met:
+            compatible = [(one, both) for one in group if (both := self.intersect(bare, one)) is not None]
+            if not compatible:
                 return None
-            if len(met) == 1:
-                bare, is_narrowed = met[0][1], True
+            if len(compatible) == 1:
+                bare, is_narrowed = compatible[0][1], True
             else:
-                left.append(tuple(one for one, _ in met))
+                left.append(tuple(one for one, _ in compatible))
         if not is_narrowed:
             return replace(bare, either=tuple(left))
         # The narrower set may exclude alternatives of earlier groups.
@@ -196,13 +196,13 @@ class GroupKind(Generic[Case]):
 
     def absorbed(self, cases: Iterable[Case]) -> list[Case]:
         """Return the sets without those found to lie within another."""
-        kept: list[Case] = []
+        widest: list[Case] = []
         for case in cases:
-            spend(100 * len(kept))
-            if not any(self.covers(wide, case) for wide in kept):
-                kept = [narrow for narrow in kept if not self.covers(case, narrow)]
-                kept.append(case)
-        return kept
+            spend(100 * len(widest))
+            if not any(self.covers(wide, case) for wide in widest):
+                widest = [narrow for narrow in widest if not self.covers(case, narrow)]
+                widest.append(case)
+        return widest
 
     def product(
         self,

@@ -73,7 +73,7 @@ class Formulas:
 
     def __init__(self) -> None:
         # By kind, and by place for subschemas, which avoids a tuple for each
-        self._known: dict[Kind, dict[Any, Formula]] = {}
+        self._interned: dict[Kind, dict[Any, Formula]] = {}
         self._entered: dict[Any, Formula] = {}
         self._places: dict[Formula, list[Subschema]] = {}
         self._count = 2
@@ -178,7 +178,7 @@ class Formulas:
     def before_last(self, formula: Formula) -> Formula:
         """Return the conjunction of all parts but the last, if it exists already; else the conjunction itself."""
         parts = formula.parts
-        return formula if len(parts) < 3 else self._known["all"].get(frozenset(parts[:-1]), formula)
+        return formula if len(parts) < 3 else self._interned["all"].get(frozenset(parts[:-1]), formula)
 
     def any_of(self, formulas: Iterable[Formula]) -> Formula:
         """Return the disjunction of formulas."""
@@ -218,29 +218,29 @@ class Formulas:
 
     def _fewer(self, parts: dict[Formula, None]) -> Formula:
         """Return a conjunction that contains constants, with constants that others exclude removed."""
-        kept: Mapping[Any, Any] | None = None
+        values: Mapping[Any, Any] | None = None
         others: list[Formula] = []
         for formula in parts:
             if formula.kind == "values":
                 keys: Mapping[Any, Any] = formula.subject
-                spend(10 * len(keys if kept is None else kept))
-                kept = keys if kept is None else {key: kept[key] for key in kept if key in keys}
+                spend(10 * len(keys if values is None else values))
+                values = keys if values is None else {key: values[key] for key in values if key in keys}
             elif formula.kind != "not" or formula.parts[0].kind != "values":
                 others.append(formula)
-        assert kept is not None
+        assert values is not None
         for formula in parts:
             if formula.kind == "not" and formula.parts[0].kind == "values":
-                kept = {key: value for key, value in kept.items() if key not in formula.parts[0].subject}
-        few = self._values(kept)
+                values = {key: value for key, value in values.items() if key not in formula.parts[0].subject}
+        few = self._values(values)
         if few is NOTHING or not others:
             return few
         joined = (few, *others)
         return self._intern("all", frozenset(joined), joined, None)
 
     def _intern(self, kind: Kind, key: Any, parts: tuple[Formula, ...], subject: Any) -> Formula:
-        known = self._known.get(kind)
+        known = self._interned.get(kind)
         if known is None:
-            known = self._known[kind] = {}
+            known = self._interned[kind] = {}
         found = known.get(key)
         if found is None:
             found = known[key] = self._new(kind, parts, subject)

@@ -109,7 +109,7 @@ class Normaliser:
         # No reference cycle, so that an unused schema is freed at once
         itself = weakref.proxy(self)
         self.membership = Membership(formulas, language, lambda formula: itself.normal(formula))
-        self._known: dict[Formula, Normal] = {EVERYTHING: ANY, NOTHING: NONE}
+        self._normals: dict[Formula, Normal] = {EVERYTHING: ANY, NOTHING: NONE}
         self._meaning: dict[Formula, Formula] = {}
         self._busy: dict[Formula, None] = {}  # outermost first
         self._clashing: dict[Formula, bool] = {}
@@ -123,7 +123,7 @@ class Normaliser:
         Raises SchemaError for a reference loop without progress, LimitError where too many alternatives or nested
         combinators arise; both with the place.
         """
-        known = self._known.get(formula)
+        known = self._normals.get(formula)
         if known is not None:
             return known
         if formula in self._busy:
@@ -169,7 +169,7 @@ class Normaliser:
             del self._busy[formula]
         if self._only_strings:
             result = replace(NONE, strings=result.strings)
-        result = self._known[formula] = self._together(result)
+        result = self._normals[formula] = self._together(result)
         return result
 
     def _together(self, normal: Normal) -> Normal:
@@ -217,7 +217,7 @@ class Normaliser:
         those.
         """
         parts = formula.parts
-        before = self._known.get(self.formulas.before_last(formula))
+        before = self._normals.get(self.formulas.before_last(formula))
         if before is not None and not any(case.either for case in before.objects):
             yield before
             parts = parts[-1:]
@@ -229,10 +229,10 @@ class Normaliser:
 
     def _choice(self, formula: Formula) -> Formula | None:
         """Return the exclusive choice that a formula stands for, if it has not been normalised."""
-        if formula in self._known:
+        if formula in self._normals:
             return None
         choice = self.meaning(formula) if formula.kind == "schema" else formula
-        return choice if choice.kind == "one" and choice not in self._known else None
+        return choice if choice.kind == "one" and choice not in self._normals else None
 
     def _negation(self, formula: Formula) -> Normal:
         refuse = self.formulas.negation
@@ -283,8 +283,8 @@ class Normaliser:
     def _conditions(self, place: translate.ScopedSchema) -> list[Formula]:
         """Return the conjuncts of a subschema, without its unevaluated members."""
         found = translate.groups(place)
-        own = translate.plain(place, found, self._options.formats) if found & translate.BOUNDS else ANY
-        parts: list[Formula] = [] if own is ANY else [self.formulas.plain(own)]
+        bounds = translate.plain(place, found, self._options.formats) if found & translate.BOUNDS else ANY
+        parts: list[Formula] = [] if bounds is ANY else [self.formulas.plain(bounds)]
         if found & (translate.JOIN | translate.VALUES):
             parts.extend(translate.joined(place))
         return parts
@@ -311,12 +311,12 @@ class Normaliser:
         """
         within = [self.formulas.all_of((context, part)) for part in parts]
         normals = [self.normal(formula) for formula in within]
-        told = tags(normals, self.meaning)
+        tagged = tags(normals, self.meaning)
         # Objects told apart by a member are disjoint; values of other types are still compared.
-        beside = [replace(normal, objects=()) if told else normal for normal in normals]
+        beside = [replace(normal, objects=()) if tagged else normal for normal in normals]
         found: list[Normal] = []
         for index, chosen in enumerate(parts):
-            apart = [told is not None and told[index].isdisjoint(told[at]) for at in range(len(parts))]
+            apart = [tagged is not None and tagged[index].isdisjoint(tagged[at]) for at in range(len(parts))]
             others = [part for at, part in enumerate(parts) if at != index and not apart[at]]
             rest = (normal for normal, is_apart in zip(beside, apart, strict=True) if is_apart)
             outside = (self.complement(normal) for normal in rest if not normal.is_empty)
@@ -366,8 +366,8 @@ class Normaliser:
             return b
         if b is ANY:
             return a
-        kept, a_arrays, a_objects = self._held(a.constants, b, self.membership.in_containers)
-        more, b_arrays, b_objects = self._held(b.constants, a, self.membership.in_cases)
+        a_constants, a_arrays, a_objects = self._accepted_constants(a.constants, b, self.membership.in_containers)
+        b_constants, b_arrays, b_objects = self._accepted_constants(b.constants, a, self.membership.in_cases)
         return Normal(
             a.null and b.null,
             a.booleans & b.booleans,
@@ -375,14 +375,14 @@ class Normaliser:
             self._string_product(a.strings, b.strings),
             self._product(a.arrays + a_arrays, b.arrays + b_arrays, ANY_ARRAY, self._both_arrays),
             self._object_product(a.objects + a_objects, b.objects + b_objects, held),
-            kept + more,
+            a_constants + b_constants,
         )
 
-    def _held(
+    def _accepted_constants(
         self, constants: tuple[Any, ...], normal: Normal, accepts: Callable[[Normal, Any], bool]
     ) -> tuple[tuple[Any, ...], tuple[Array, ...], tuple[Object, ...]]:
         """Return the constants that a normal form accepts; those that are undecided while it is computed, as cases."""
-        kept: list[Any] = []
+        accepted: list[Any] = []
         cases: list[Array | Object] = []
         self._glances += 1
         try:
@@ -390,13 +390,13 @@ class Normaliser:
                 spend(100)
                 try:
                     if accepts(normal, value):
-                        kept.append(value)
+                        accepted.append(value)
                 except BusyError:
                     cases.append(as_case(value, self.formulas))
         finally:
             self._glances -= 1
         return (
-            tuple(kept),
+            tuple(accepted),
             tuple(case for case in cases if isinstance(case, Array)),
             tuple(case for case in cases if isinstance(case, Object)),
         )
@@ -495,8 +495,8 @@ class Normaliser:
         for array in (*normal.arrays, *(case for case in constants if isinstance(case, Array))):
             lists = tuple(arrays.complement(array, self.formulas))
             array_cases = self._product(array_cases, lists, ANY_ARRAY, self._both_arrays)
-        whole = (case for case in constants if isinstance(case, Object))
-        outside = (replace(NONE, objects=self._outside(case)) for case in (*normal.objects, *whole))
+        constant_objects = (case for case in constants if isinstance(case, Object))
+        outside = (replace(NONE, objects=self._outside(case)) for case in (*normal.objects, *constant_objects))
         return Normal(
             not normal.null,
             BOOLEANS - normal.booleans,
@@ -541,8 +541,8 @@ class Normaliser:
     def clashes(self, a: Formula, b: Formula) -> bool:
         """Test whether a shallow check finds that no value satisfies both formulas."""
         formula = self.formulas.all_of((a, b))
-        if formula in self._known:
-            return self._known[formula].is_empty
+        if formula in self._normals:
+            return self._normals[formula].is_empty
         known = self._clashing.get(formula)
         if known is not None or self._glances >= MAX_GLANCES:
             return bool(known)

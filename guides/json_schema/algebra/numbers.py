@@ -56,10 +56,10 @@ def has_many_remainders(case: Number) -> bool:
     for factor in (case.multiple_of, *case.not_multiple_of):
         if factor is not None and factor != 1:
             common = least_common_multiple(common, factor)
-    whole = common.numerator
-    while whole % 10 == 0:
-        whole //= 10
-    return bool(case.either) or whole > FEW_REMAINDERS
+    remainders = common.numerator
+    while remainders % 10 == 0:
+        remainders //= 10
+    return bool(case.either) or remainders > FEW_REMAINDERS
 
 
 def together(cases: Group) -> Group:
@@ -67,9 +67,9 @@ def together(cases: Group) -> Group:
     many = tuple(case for case in cases if case.notation is None and has_many_remainders(case))
     if len(many) < 2:
         return cases
-    whole = all(case.multiple_of is not None and case.multiple_of % 1 == 0 for case in many)
+    are_integers = all(case.multiple_of is not None and case.multiple_of % 1 == 0 for case in many)
     others = (case for case in cases if case not in many)
-    return (*others, Number(multiple_of=1 if whole else None, either=(many,)))
+    return (*others, Number(multiple_of=1 if are_integers else None, either=(many,)))
 
 
 def accepts(case: Number, literal: Any) -> bool:
@@ -168,7 +168,7 @@ def intersect(a: Number, b: Number) -> Number | None:
         return b
     if b is ANY_NUMBER:
         return a
-    bare = _both(a, b)
+    bare = _intersect_bounds(a, b)
     if bare is None or bare.values is not None or not (a.either or b.either):
         return bare
     found = _KIND.within(bare, (*a.either, *b.either))
@@ -183,13 +183,13 @@ def leaves(case: Number) -> Iterator[Number]:
     (group, *others), bare = case.either, replace(case, either=())
     for one in group:
         spend(300)
-        both = _both(bare, one)
-        if both is not None and both.values is None:
-            yield from leaves(replace(both, either=(*one.either, *others)))
-        elif both is not None:
-            kept = _both(both, Number(either=(*one.either, *others)))
-            if kept is not None:
-                yield kept
+        narrowed = _intersect_bounds(bare, one)
+        if narrowed is not None and narrowed.values is None:
+            yield from leaves(replace(narrowed, either=(*one.either, *others)))
+        elif narrowed is not None:
+            leaf = _intersect_bounds(narrowed, Number(either=(*one.either, *others)))
+            if leaf is not None:
+                yield leaf
 
 
 def product(a: Group, b: Group, multiply: Callable[[Group, Group, int | None], Group]) -> Group:
@@ -234,7 +234,7 @@ def covers(wide: Number, narrow: Number) -> bool:
     return low == (narrow.minimum, narrow.exclusive_minimum) and high == (narrow.maximum, narrow.exclusive_maximum)
 
 
-def _both(a: Number, b: Number) -> Number | None:
+def _intersect_bounds(a: Number, b: Number) -> Number | None:
     """Return the intersection of two sets, ignoring groups unless one has constants."""
     if a.notation and b.notation and a.notation != b.notation:
         return None
@@ -264,14 +264,14 @@ def _both(a: Number, b: Number) -> Number | None:
 def _listed(few: Number, other: Number) -> Number | None:
     """Return the intersection of constants with other numbers of a compatible notation."""
     assert few.values is not None
-    kept = frozenset(value for value in few.values if contains(other, value))
+    values = frozenset(value for value in few.values if contains(other, value))
     notation = few.notation or other.notation
     if notation == "integer":
-        kept = frozenset(value for value in kept if value % 1 == 0)
+        values = frozenset(value for value in values if value % 1 == 0)
     texts = few.texts or other.texts
-    if len(kept) < len(texts):
-        texts = frozenset(text for text in texts if Fraction(text) in kept)
-    return Number(values=kept, notation=notation, texts=texts) if kept else None
+    if len(values) < len(texts):
+        texts = frozenset(text for text in texts if Fraction(text) in values)
+    return Number(values=values, notation=notation, texts=texts) if values else None
 
 
 def _tighter(

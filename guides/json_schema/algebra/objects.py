@@ -155,8 +155,8 @@ def _asks_of(case: Object, name: str, formula: Formula) -> bool:
     known = case.properties.get(name, EVERYTHING)
     if known is formula or known is NOTHING:
         return True
-    asked = formula.parts if formula.kind == "all" else (formula,)
-    return known.kind == "all" and all(part in known.parts for part in asked)
+    parts = formula.parts if formula.kind == "all" else (formula,)
+    return known.kind == "all" and all(part in known.parts for part in parts)
 
 
 def only_names(case: Object) -> frozenset[str] | None:

@@ -82,10 +82,10 @@ def _listed(few: String, other: String, language: StringLanguage) -> String | No
     """Return the intersection of listed strings with another set."""
     assert few.values is not None
     if other == String(excluded=other.excluded):
-        kept = few.values - other.excluded
+        values = few.values - other.excluded
     else:
-        kept = frozenset(text for text in few.values if language.contains(other, text))
-    return of_values(kept) if kept else None
+        values = frozenset(text for text in few.values if language.contains(other, text))
+    return of_values(values) if values else None
 
 
 def together(cases: Group) -> Group:
@@ -243,8 +243,8 @@ def exclude(case: String, names: Iterable[str], language: StringLanguage) -> Str
     """Return the set without these strings."""
     left = frozenset(names)
     if case.values is not None:
-        kept = case.values - left
-        return of_values(kept) if kept else None
+        values = case.values - left
+        return of_values(values) if values else None
     gone = frozenset(name for name in left if language.contains(case, name)) if not is_plain(case) else left
     if gone <= case.excluded:
         return case

@@ -155,8 +155,8 @@ def _entered(place: ScopedSchema) -> Formula:
     if found & (TYPE | VALUES) == found and found & VALUES and (place.notation is None or not found & TYPE):
         return _constants(place)
     if not found & (JOIN | ARRAY | OBJECT | VALUES):
-        said = tuple((key, json_key(value[key])) for key in sorted(value) if key in GROUPS and place.has(key))
-        return formulas.schema(place.schema, place.scope, (said, place.notation))
+        keywords = tuple((key, json_key(value[key])) for key in sorted(value) if key in GROUPS and place.has(key))
+        return formulas.schema(place.schema, place.scope, (keywords, place.notation))
     return formulas.schema(place.schema, place.scope, place.documents.wording_of(place.schema))
 
 

@@ -28,7 +28,7 @@ from ..algebra.cases import String
 from ..read.dialects import is_writable
 from ..read.formats import PATTERNS
 from ..read.patterns import parse
-from .demand import ANYTHING, Demand, Met, Progress, SettledBits
+from .demand import ANYTHING, Demand, MetConditions, Progress, SettledBits
 from .spelling import bytes_of
 
 MAX_WRITTEN_OUT = 10_000
@@ -37,7 +37,7 @@ MAX_WRITTEN_OUT = 10_000
 LONG_SEARCH = 300
 """Number of searched states before a test for two contradictory conditions; most failing searches have them."""
 
-Verdict = Callable[[Met], int]
+Verdict = Callable[[MetConditions], int]
 """Returns the bytes after a string that meets exactly these conditions; NEVER if it is refused."""
 
 
@@ -112,12 +112,12 @@ class Conjunction:
         joint, length = self._at(state)
         if length < self._least:
             return NEVER
-        met = self.met(state)
+        met_conditions = self.met_conditions(state)
         if self._verdict is not None:
-            return self._verdict(met)
-        return 0 if self._progress.is_met(joint, met) else NEVER
+            return self._verdict(met_conditions)
+        return 0 if self._progress.is_met(joint, met_conditions) else NEVER
 
-    def met(self, state: int) -> Met:
+    def met_conditions(self, state: int) -> MetConditions:
         """Return the conditions that a string ending in a state meets."""
         joint, _ = self._at(state)
         places = zip(self._machines, joint[:-1], strict=True)
@@ -186,12 +186,12 @@ class Conjunction:
     def _orders(self, state: int) -> list[tuple[int, int]]:
         """Return the sort keys of a state for each search order."""
         joint, length = self._at(state)
-        near = self._distance(state)
-        orders = [(near, 0)]
+        distance = self._distance(state)
+        orders = [(distance, 0)]
         if self._progress.groups:
-            orders.append((self._progress.unmet(joint), near))
+            orders.append((self._progress.unmet(joint), distance))
         if self._most is not None:
-            orders.append((length, near))
+            orders.append((length, distance))
         return orders
 
     def _retrace(self, state: int, cost: int, came_from: dict[int, tuple[int, int]]) -> None:
@@ -223,10 +223,10 @@ class Conjunction:
             if state == DEAD:
                 yield text
                 continue
-            whole = spelt + self.needed(state)
-            if whole > least:
-                if whole < NEVER:
-                    heappush(waiting, (whole, next(order), spelt, text, state))
+            total = spelt + self.needed(state)
+            if total > least:
+                if total < NEVER:
+                    heappush(waiting, (total, next(order), spelt, text, state))
                 continue
             row = self.row(state)
             spend(100 * len(row) + len(text) // 256)

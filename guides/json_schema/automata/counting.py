@@ -48,7 +48,7 @@ class Counting:
     turn, steady_end: most bytes of a further character within it, and most bytes needed at its end
     free: from `least` to this length every state can be completed; `least` if there is no such stretch
     stretched: the lowered free stretch, by spelling; None if it is too large
-    begun: spellings in which the stretch was lowered state by state at first
+    deferred: spellings in which the stretch was lowered state by state at first
     """
 
     def __init__(self, automaton: Automaton, least: int = 0, most: int | None = None) -> None:
@@ -64,7 +64,7 @@ class Counting:
         self._ways: dict[tuple[int, Escapes], CharacterTransitions] = {}
         self._alphabets: dict[Escapes, Alphabet] = {}
         self.stretched: dict[Escapes, LoweredStretch | None] = {}
-        self.begun: set[Escapes] = set()
+        self.deferred: set[Escapes] = set()
         self._bound(least, most)
 
     def within(self, least: int, most: int | None) -> Counting:

@@ -17,7 +17,7 @@ from ....kernels.answers import DEAD, NEVER
 from ...automata.positions import Joint, Subsets
 from ...limits import spend
 
-Met = tuple[bool, ...]
+MetConditions = tuple[bool, ...]
 
 FEW_PLACES = 500
 """Maximum number of product states examined for one where both conditions hold."""
@@ -80,7 +80,9 @@ class Progress:
         for number, wanted in demand.conditions:
             if (number, wanted) not in steps:
                 steps[number, wanted] = Steps(machines[number], wanted)
-        self._own = [(number, wanted, machines[number], steps[number, wanted]) for number, wanted in demand.conditions]
+        self._conditions = [
+            (number, wanted, machines[number], steps[number, wanted]) for number, wanted in demand.conditions
+        ]
         self.groups = [
             _Group([Progress(one, machines, numbers, steps) for one in group], numbers) for group in demand.either
         ]
@@ -112,22 +114,22 @@ class Progress:
 
     def _is_lost(self, joint: Joint) -> bool:
         """Test whether one of its own conditions has become impossible."""
-        return any(steps[joint[number]] >= NEVER for number, _, _, steps in self._own)
+        return any(steps[joint[number]] >= NEVER for number, _, _, steps in self._conditions)
 
     def clashes(self, joint: Joint) -> bool:
         """Test whether two conditions outside groups contradict each other from a state, by a short search."""
         return any(
             (one[1] or other[1]) and _is_apart(one, other, (joint[one[0]], joint[other[0]]))
-            for one, other in combinations(self._own, 2)
+            for one, other in combinations(self._conditions, 2)
         )
 
     def settle(self, joint: Joint, bits: int, matter: set[int]) -> _Found | None:
         """Return what is settled; None if the demand is impossible. Adds the machines that still matter to `matter`."""
-        spend(100 * (1 + len(self._own)))
+        spend(100 * (1 + len(self._conditions)))
         if self._is_lost(joint):
             return None
         is_met = True
-        for number, wanted, machine, _ in self._own:
+        for number, wanted, machine, _ in self._conditions:
             matter.add(number)
             is_met = is_met and joint[number] == (machine.everything if wanted else DEAD)
         for group in self.groups:
@@ -142,7 +144,7 @@ class Progress:
     def _steps(self, joint: Joint, *, total: bool) -> Iterator[int]:
         """Yield the characters that each condition and unmet group needs: in all if `total`, else at least."""
         yield 0
-        for number, _, _, steps in self._own:
+        for number, _, _, steps in self._conditions:
             yield steps[joint[number]]
         fold = sum if total else max
         for group in self.groups:
@@ -153,7 +155,7 @@ class Progress:
     @cached_property
     def is_sure(self) -> bool:
         """True if the demand can be met for good from every state."""
-        return all(wanted and can_always_be_met(machine) for _, wanted, machine, _ in self._own) and all(
+        return all(wanted and can_always_be_met(machine) for _, wanted, machine, _ in self._conditions) and all(
             any(one.is_sure for one in group.parts) for group in self.groups
         )
 
@@ -162,18 +164,18 @@ class Progress:
 
         turn: gives the length that meets one condition for good
         """
-        own = sum(turn(number) for number, _, machine, _ in self._own if joint[number] != machine.everything)
-        return own + sum(
+        total = sum(turn(number) for number, _, machine, _ in self._conditions if joint[number] != machine.everything)
+        return total + sum(
             min(one.most(joint, turn) for one in group.parts if one.is_sure)
             for group in self.groups
             if not joint[-1] & group.bit
         )
 
-    def is_met(self, joint: Joint, met: Met) -> bool:
+    def is_met(self, joint: Joint, met_conditions: MetConditions) -> bool:
         """Test whether a text may end in a state with these conditions met."""
         bits = joint[-1]
-        return all(met[number] == wanted for number, wanted, _, _ in self._own) and all(
-            bits & group.bit or any(not bits & one.bit and one.is_met(joint, met) for one in group.parts)
+        return all(met_conditions[number] == wanted for number, wanted, _, _ in self._conditions) and all(
+            bits & group.bit or any(not bits & one.bit and one.is_met(joint, met_conditions) for one in group.parts)
             for group in self.groups
         )
 
@@ -212,19 +214,19 @@ class Steps:
 
     def __init__(self, machine: Subsets, wanted: bool) -> None:
         self._machine, self._wanted = machine, wanted
-        self._all: list[int] | None = None
-        self._told: dict[int, int] = {}
+        self._distances: list[int] | None = None
+        self._cache: dict[int, int] = {}
         if not wanted and machine.is_complete:
-            self._all = [*machine.steps_to([not accepting for accepting in machine.accepting], True), 0]
+            self._distances = [*machine.steps_to([not accepting for accepting in machine.accepting], True), 0]
 
     def __getitem__(self, state: int) -> int:
-        if self._all is not None:
-            return self._all[state]
+        if self._distances is not None:
+            return self._distances[state]
         if state == DEAD:
             return NEVER if self._wanted else 0
-        steps = self._told.get(state)
+        steps = self._cache.get(state)
         if steps is None:
-            steps = self._told[state] = self._ahead(state)
+            steps = self._cache[state] = self._ahead(state)
         return steps
 
     def _ahead(self, state: int) -> int:
@@ -239,7 +241,7 @@ class Steps:
 def _is_apart(one: _Condition, other: _Condition, start: tuple[int, int]) -> bool:
     """Test whether no string from two states makes both conditions as wanted; False if that takes too long to tell."""
     (_, wanted, machine, steps), (_, also_wanted, also_machine, also_steps) = one, other
-    nowhere = [DEAD] * machine.atoms
+    dead_row = [DEAD] * machine.atoms
     seen = {start}
     places = list(seen)
     for at, also in places:
@@ -248,8 +250,8 @@ def _is_apart(one: _Condition, other: _Condition, start: tuple[int, int]) -> boo
         ) == also_wanted:
             return False
         spend(40 * machine.atoms)
-        row = nowhere if at < 0 else machine.row(at)
-        also_row = nowhere if also < 0 else also_machine.row(also)
+        row = dead_row if at < 0 else machine.row(at)
+        also_row = dead_row if also < 0 else also_machine.row(also)
         after = set(zip(row, also_row, strict=True)) - seen
         fresh = [pair for pair in after if steps[pair[0]] < NEVER and also_steps[pair[1]] < NEVER]
         seen.update(after)

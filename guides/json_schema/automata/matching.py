@@ -30,7 +30,7 @@ class _Places:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._known: dict[Ranges | bytes, int] = {}
+        self._masks: dict[Ranges | bytes, int] = {}
 
     def behind(self, node: Node, places: int) -> int:
         """Return the positions after a match of a node that starts at any of `places`."""
@@ -76,16 +76,16 @@ class _Places:
 
     def _of(self, ranges: Ranges) -> int:
         """Return the positions before a character of a set."""
-        known = self._known.get(ranges)
+        known = self._masks.get(ranges)
         if known is None:
             spend(20 * len(self._text))
             places = (place for place, char in enumerate(self._text) if contains(ranges, char))
-            known = self._known[ranges] = sum(1 << place for place in places)
+            known = self._masks[ranges] = sum(1 << place for place in places)
         return known
 
     def _of_word(self, data: bytes) -> int:
         """Return the positions before a word."""
-        known = self._known.get(data)
+        known = self._masks.get(data)
         if known is None:
             known, word = 0, data.decode()
             at = self._text.find(word)
@@ -93,7 +93,7 @@ class _Places:
                 spend(10)
                 known |= 1 << at
                 at = self._text.find(word, at + 1)
-            self._known[data] = known
+            self._masks[data] = known
         return known
 
     def _read(self, table: Table, places: int) -> int:
@@ -163,8 +163,8 @@ def _narrow_sequence(items: tuple[Node, ...], least: int, most: int, known: Know
     for at in varying if len(varying) <= MAX_VARYING else ():
         branches = _branches(items[at])
         if branches is not None:
-            whole = [Sequence((*items[:at], one, *items[at + 1 :])) for one in branches]
-            choices = [_narrow(each, least, most, known) for each in whole]
+            sequences = [Sequence((*items[:at], one, *items[at + 1 :])) for one in branches]
+            choices = [_narrow(each, least, most, known) for each in sequences]
             return _any_of(choices)
     return None
 
@@ -181,15 +181,15 @@ def _branches(item: Node) -> ListOf[Node] | None:
 
 
 def _any_of(items: ListOf[Node | None]) -> Node | None:
-    kept: list[Node] = []
+    branches: list[Node] = []
     for item in items:
         if item is None:
             return None
         if item != NOTHING:
-            kept.append(item)
-    if sum(size(item) for item in kept) > 8 * MAX_BRANCHES:
+            branches.append(item)
+    if sum(size(item) for item in branches) > 8 * MAX_BRANCHES:
         return None
-    return kept[0] if len(kept) == 1 else Alternation(tuple(kept))
+    return branches[0] if len(branches) == 1 else Alternation(tuple(branches))
 
 
 def size(node: Node) -> int:

@@ -344,10 +344,10 @@ class ItemLowering:
 
     def _is_alive(self, place: ArrayPlace) -> bool:
         """Test whether the array can be completed."""
-        told = self._told(place)
-        return reaches_end(place, self._alive, self._may_end, self._places_after) if told is None else told
+        decided = self._decide_alive(place)
+        return reaches_end(place, self._alive, self._may_end, self._places_after) if decided is None else decided
 
-    def _told(self, place: ArrayPlace) -> bool | None:
+    def _decide_alive(self, place: ArrayPlace) -> bool | None:
         """Test whether an array can be completed with one item per missing match; None if that does not decide."""
         case = self._case
         if place.length < max((len(case.prefix), *(part.start for part in case.contains))):
@@ -401,18 +401,18 @@ class ItemLowering:
 
     def _shortest(self, place: ArrayPlace) -> int:
         """Return the bytes from after an item to after the closing bracket, along short items."""
-        told = self._short_values(place) if self._listing else self._short_matches(place)
+        remaining = self._short_values(place) if self._listing else self._short_matches(place)
         way: list[tuple[ArrayPlace, int]] = []
-        if told is None:
+        if remaining is None:
             line = self._owner.line(self._depth)
             while place not in self._rests and not self._may_end(place):
                 formula, after = self._nearest(place)
                 way.append((place, 1 + line + self._length(formula)))
                 place = after
-            told = self._rests.get(place, 0)
+            remaining = self._rests.get(place, 0)
         for passed, length in reversed(way):
-            told = self._rests[passed] = told + length
-        return min(told + self._owner.last_line(self._depth) + 1, MAX_LENGTH)
+            remaining = self._rests[passed] = remaining + length
+        return min(remaining + self._owner.last_line(self._depth) + 1, MAX_LENGTH)
 
     def _nearest(self, place: ArrayPlace) -> tuple[Formula, ArrayPlace]:
         """Return the next item on a short way to the end, and the place after it."""

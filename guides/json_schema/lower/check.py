@@ -13,7 +13,7 @@ from ..algebra.formula import Formula
 from ..algebra.strings import intersect, is_plain
 from ..compiled import CompiledSchema
 from .form import Form
-from .objects.names import SPARE, free_names, has_many_rules, repeats_matter
+from .objects.names import EXTRA_BYTES, free_names, has_many_rules, repeats_matter
 from .rules import NO_WATCH, WatchedRepeats
 from .strings.lowering import StringLowering
 from .unique import check_told, check_watched, is_watched, most_needed
@@ -64,7 +64,7 @@ def check(schema: CompiledSchema, form: Form) -> WatchedRepeats:
         watch = watch._replace(items=True, repeating=True) if todo else watch
         _check_equal(schema, strings, negated, seen)
     if todo and schema.documents.mentions(NEEDING):
-        watch = watch._replace(names=True, spare=max(watch.spare, SPARE))
+        watch = watch._replace(names=True, extra_name_bytes=max(watch.extra_name_bytes, EXTRA_BYTES))
     return check_told(schema, watch) if watch.any else watch
 
 
@@ -201,5 +201,5 @@ def _check_names(
     if not repeats_matter(case):
         return watch
     pointer = schema.formulas.keyword_of(formula, "minProperties")
-    more = free_names(schema, case).spare(strings.shortest, pointer)
-    return watch._replace(names=True, spare=max(watch.spare, more)) if more else watch
+    more = free_names(schema, case).extra_name_bytes(strings.shortest, pointer)
+    return watch._replace(names=True, extra_name_bytes=max(watch.extra_name_bytes, more)) if more else watch

@@ -27,14 +27,14 @@ Key = str | int
 class ConstantPlace(NamedTuple):
     """The constants left, by number, and the members or items read so far."""
 
-    left: tuple[int, ...]
+    candidates: tuple[int, ...]
     used: frozenset[Key]
 
 
 class ConstantPlaces:
     """Distinct constants, all objects or all arrays, at one depth in the current rule.
 
-    targets: node after each constant; beyond: bytes from there to the node `end`
+    targets: node after each constant; bytes_after: bytes from there to the node `end`
     """
 
     def __init__(
@@ -44,14 +44,14 @@ class ConstantPlaces:
         depth: int,
         end: int,
         targets: Sequence[int],
-        beyond: Callable[[int], int],
+        bytes_after: Callable[[int], int],
     ) -> None:
         self._owner = owner
         self._graph = owner.graph
         self._depth = depth
         self._target = end
         self._targets = targets
-        self._beyond = beyond
+        self._bytes_after = bytes_after
         self._in_order = is_array(constants[0]) or owner.form.order == "schema"
         self._named = is_object(constants[0])
         self._brackets = b"{}" if self._named else b"[]"
@@ -74,10 +74,10 @@ class ConstantPlaces:
     def _ends(self, place: ConstantPlace) -> list[int]:
         """Return the nodes after the constants that are complete."""
         count = len(place.used)
-        return [self._targets[number] for number in place.left if len(self._parts[number]) == count]
+        return [self._targets[number] for number in place.candidates if len(self._parts[number]) == count]
 
     def _goes_on(self, place: ConstantPlace) -> bool:
-        return any(len(self._parts[number]) > len(place.used) for number in place.left)
+        return any(len(self._parts[number]) > len(place.used) for number in place.candidates)
 
     def _unused(self, number: int, used: frozenset[Key]) -> Iterable[Key]:
         """Return the members of a constant that may come next."""
@@ -97,15 +97,15 @@ class ConstantPlaces:
     def _define(self, node: int, place: ConstantPlace) -> None:
         """Define a node by the possible names, each with the constants that have it, or by the next item's values."""
         having: dict[Key, list[int]] = {}
-        spend(100 * len(place.left))
-        for number in place.left:
+        spend(100 * len(place.candidates))
+        for number in place.candidates:
             for key in self._unused(number, place.used):
                 having.setdefault(key, []).append(number)
         if not self._named:
-            links = [link for key, left in having.items() for link in self._values(key, left, place.used)]
+            links = [link for key, candidates in having.items() for link in self._values(key, candidates, place.used)]
             self._graph.define(node, links=links)
             return
-        entries = [(str(key), self._tail(str(key), left, place.used)) for key, left in having.items()]
+        entries = [(str(key), self._tail(str(key), candidates, place.used)) for key, candidates in having.items()]
         self._graph.define(node, links=self._texts(entries))
 
     def _texts(self, entries: list[tuple[str, int]]) -> list[Link]:
@@ -116,24 +116,29 @@ class ConstantPlaces:
         nodes = [owner.lowering.lower(owner.strings.literal(text), after) for text, after in entries]
         return [(EPSILON, node, 0) for node in nodes if node is not None]
 
-    def _tail(self, key: Key, left: list[int], used: frozenset[Key]) -> int:
+    def _tail(self, key: Key, candidates: list[int], used: frozenset[Key]) -> int:
         """Return the node after a name: colon, value, and what comes after the member."""
         name = len(spelt(str(key)))
         return self._graph.lazy_node(
-            lambda node: self._define_tail(node, key, left, used),
-            lambda: min(self._rest(number, used) for number in left) - name - 1 - self._owner.line(self._depth),
+            lambda node: self._define_tail(node, key, candidates, used),
+            lambda: (
+                min(self._remaining_bytes(number, used) for number in candidates)
+                - name
+                - 1
+                - self._owner.line(self._depth)
+            ),
             self._target,
         )
 
-    def _define_tail(self, node: int, key: Key, left: list[int], used: frozenset[Key]) -> None:
-        values = self._graph.node(links=self._values(key, left, used))
+    def _define_tail(self, node: int, key: Key, candidates: list[int], used: frozenset[Key]) -> None:
+        values = self._graph.node(links=self._values(key, candidates, used))
         self._graph.define(node, links=(self._owner.colon(values),))
 
-    def _values(self, key: Key, left: list[int], used: frozenset[Key]) -> list[Link]:
+    def _values(self, key: Key, candidates: list[int], used: frozenset[Key]) -> list[Link]:
         """Return links to the values of a member or item, each leading to the constants that have it."""
         owner = self._owner
         by_value: dict[Any, list[int]] = {}
-        for number in left:
+        for number in candidates:
             by_value.setdefault(json_key(self._parts[number][key]), []).append(number)
         spend(500 * len(by_value))
         links: list[Link] = []
@@ -165,7 +170,7 @@ class ConstantPlaces:
         elif not number:
             yield b"", self._owner.graph.node(links=[(CALL, self._owner.number_rule(ZERO), after)])
         else:
-            places = partial(places_of_points, own=written_exponents((text,)))
+            places = partial(places_of_points, exponents=written_exponents((text,)))
             for mantissa, exponent in spellings(number, places):
                 behind = lower(tail(exponent, "." in mantissa, None), after)
                 assert behind is not None, "what may be left out can be read"
@@ -211,15 +216,17 @@ class ConstantPlaces:
     def _shortest(self, place: ConstantPlace, going_on: bool) -> int:
         """Return the bytes after a member up to the end; going_on: only of constants with further members."""
         count = len(place.used)
-        spend(500 * len(place.left))
+        spend(500 * len(place.candidates))
         return min(
-            self._rest(number, place.used) for number in place.left if not going_on or len(self._parts[number]) > count
+            self._remaining_bytes(number, place.used)
+            for number in place.candidates
+            if not going_on or len(self._parts[number]) > count
         )
 
-    def _rest(self, number: int, used: frozenset[Key]) -> int:
+    def _remaining_bytes(self, number: int, used: frozenset[Key]) -> int:
         """Return the bytes of a constant's remaining members, with separators, and the closing bracket."""
         owner = self._owner
-        total = 1 + owner.last_line(self._depth) + self._beyond(number)
+        total = 1 + owner.last_line(self._depth) + self._bytes_after(number)
         before = 1 + owner.line(self._depth)
         for key, value in self._parts[number].items():
             if key not in used:

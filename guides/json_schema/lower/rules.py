@@ -57,7 +57,7 @@ class Measures:
     Numbers are spelt as the schema allows; a number that stands for a set counts as the shortest of the set.
     of_strings: bytes of a string that stands for a set, as the counting nodes promise them; it may have fewer
     uniform: whether each item counts as the longest of its array, because it is unknown which items remain
-    spare: bytes added to each name, because it is unknown which names remain
+    extra_name_bytes: bytes added to each name, because it is unknown which names remain
     """
 
     def __init__(
@@ -66,46 +66,50 @@ class Measures:
         spelling: Spelling = "any",
         *,
         uniform: bool = False,
-        spare: int = 0,
+        extra_name_bytes: int = 0,
         of_strings: Callable[[String], int] | None = None,
     ) -> None:
         self._indent = indent
         self._of_strings = of_strings
         self._uniform = uniform
-        self._spare = spare
+        self._extra_name_bytes = extra_name_bytes
         self._spelling: Spelling = spelling
         # Holds the containers too, so that no `id` is reused.
-        self._known: dict[int, tuple[Any, Measure]] = {}
+        self._cache: dict[int, tuple[Any, Measure]] = {}
 
     def of(self, value: Any) -> Measure:
         """Return the measure of a value's text."""
         waiting = [value]
         while waiting:
             part = waiting[-1]
-            if not (is_object(part) or is_array(part)) or id(part) in self._known:
+            if not (is_object(part) or is_array(part)) or id(part) in self._cache:
                 waiting.pop()
                 continue
             inner: Iterable[Any] = part.values() if is_object(part) else part
             spend(50 + 20 * len(part))
-            unknown = [one for one in inner if (is_object(one) or is_array(one)) and one and id(one) not in self._known]
+            unknown = [one for one in inner if (is_object(one) or is_array(one)) and one and id(one) not in self._cache]
             if unknown:
                 waiting += unknown
             else:
-                self._known[id(part)] = (part, self._container(part))
+                self._cache[id(part)] = (part, self._container(part))
                 waiting.pop()
-        return self._told(value)
+        return self._cached_measure(value)
 
-    def _told(self, value: Any) -> Measure:
+    def _cached_measure(self, value: Any) -> Measure:
         if is_object(value) or is_array(value):
-            return self._known[id(value)][1] if value else EMPTY
+            return self._cache[id(value)][1] if value else EMPTY
         return Measure(self._scalar(value), 0)
 
     def _container(self, value: Any) -> Measure:
         if not value:
             return EMPTY
         colon = 1 if self._indent is None else 2
-        names = [len(spelt(name)) + colon + self._spare for name in value] if is_object(value) else [0] * len(value)
-        parts = [self._told(part) for part in (value.values() if is_object(value) else value)]
+        names = (
+            [len(spelt(name)) + colon + self._extra_name_bytes for name in value]
+            if is_object(value)
+            else [0] * len(value)
+        )
+        parts = [self._cached_measure(part) for part in (value.values() if is_object(value) else value)]
         if self._uniform and is_array(value):
             parts = [Measure(max(part.length for part in parts), max(part.lines for part in parts))] * len(parts)
         length = 1 + len(parts) + sum(names) + sum(part.length for part in parts)
@@ -128,7 +132,7 @@ class Measures:
         if self._spelling == "plain":
             return len(as_written(value))
         text = as_written(value)
-        number, places = Fraction(text), partial(places_of_points, own=written_exponents((text,)))
+        number, places = Fraction(text), partial(places_of_points, exponents=written_exponents((text,)))
         if not number:
             return 1
         return min(
@@ -242,7 +246,7 @@ class WatchedRepeats(NamedTuple):
 
     items: whether some arrays have unique items; repeating: whether one requires items, so that a shortest text repeats
     them
-    names: whether some names must differ; spare: bytes by which a required name may exceed the shortest one
+    names: whether some names must differ; extra_name_bytes: bytes by which a required name may exceed the shortest one
     beside_free: whether at the place of such an array, another without unique items is possible
     open_names: whether objects may have names that the schema does not list; scarce_names: whether such names may be so
     few that an object can use them all
@@ -251,7 +255,7 @@ class WatchedRepeats(NamedTuple):
     items: bool = False
     repeating: bool = False
     names: bool = False
-    spare: int = 0
+    extra_name_bytes: int = 0
     beside_free: bool = False
     open_names: bool = False
     scarce_names: bool = False
@@ -282,7 +286,7 @@ class RuleLowering(ABC):
     ) -> None:
         self.schema = schema
         self.marks = RepeatMarks(set(), set()) if marks is None else marks
-        self.spare = watch.spare
+        self.extra_name_bytes = watch.extra_name_bytes
         self.beside_free = watch.beside_free
         self.form = form
         self.graph = Graph() if graph is None else graph
@@ -296,7 +300,11 @@ class RuleLowering(ABC):
         self._is_indented = form.spacing.depends_on_depth
         indent = form.spacing.indent if self._is_indented else None
         self._measures = Measures(
-            indent, form.spelling, uniform=watch.repeating, spare=watch.spare, of_strings=self.strings.shortest
+            indent,
+            form.spelling,
+            uniform=watch.repeating,
+            extra_name_bytes=watch.extra_name_bytes,
+            of_strings=self.strings.shortest,
         )
         self._spaces: dict[int, int] = {}
         self._strings: dict[String, int | None] = {}
@@ -338,8 +346,8 @@ class RuleLowering(ABC):
         rule = self._numbers.get(case)
         if rule is None:
             fragment = number_fragment(case, self.form.spelling)
-            made = fragment is None
-            rule = number_rule(self.lowering, case, self.form.spelling) if made else self.graph.insert(fragment)
+            is_new = fragment is None
+            rule = number_rule(self.lowering, case, self.form.spelling) if is_new else self.graph.insert(fragment)
             self._numbers[case] = rule
         return rule
 

@@ -169,8 +169,8 @@ def _below(schema: CompiledSchema, cases: list[Array], normals: list[Normal]) ->
     for name in names:
         yield _live(formula for case in objects for formula in _named(schema, case, name))
     found = [(case, *region) for case in objects for region in _regions(schema, case)]
-    for case, own, formulas in found:
-        others = (more for other, names, more in found if other is not case and _may_overlap(schema, own, names))
+    for case, own_names, formulas in found:
+        others = (more for other, names, more in found if other is not case and _may_overlap(schema, own_names, names))
         yield _live((*formulas, *chain.from_iterable(others)))
 
 

@@ -94,8 +94,8 @@ def is_real(text: str) -> bool:
 
 
 def _count(value: Any) -> str | None:
-    whole = is_number(value) and (isinstance(value, int) or (value == value // 1))
-    return None if whole and value >= 0 else "a non-negative integer"
+    is_integer = is_number(value) and (isinstance(value, int) or (value == value // 1))
+    return None if is_integer and value >= 0 else "a non-negative integer"
 
 
 def _finite(value: Any) -> bool:

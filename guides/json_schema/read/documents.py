@@ -255,7 +255,7 @@ class Documents:
         value, dialect = place.value, place.resource.dialect
         if next(parts, None) is None:
             return None
-        said: list[Any] = [dialect]
+        wording: list[Any] = [dialect]
         for key in ("$ref",) if "$ref" in value and dialect.ref_alone else value:
             rule = dialect.keywords.get(key)
             if rule is None or key in HOLDING:
@@ -270,18 +270,18 @@ class Documents:
                 found = self._inner(content, rule.kind in ("map", "dependencies"), parts)
             if found is None:
                 return None
-            said += key, found
-        return tuple(said)
+            wording += key, found
+        return tuple(wording)
 
     def _inner(self, content: Any, is_map: bool, parts: Iterator[int]) -> tuple[Any, ...] | None:
         """Return the keys of the schemas in a keyword, after their names; or of lists of names in their place."""
         schemas: Iterable[Any] = content.values() if is_map else content if is_array(content) else (content,)
         found: list[Any] = [*content] if is_map else [is_array(content)]
         for schema in schemas:
-            said = self._wording(self._places[id(schema)], parts) if is_object(schema) else _plain(schema)
-            if said is None:
+            wording = self._wording(self._places[id(schema)], parts) if is_object(schema) else _plain(schema)
+            if wording is None:
                 return None
-            found.append(said)
+            found.append(wording)
         return tuple(found)
 
     def _add(self, value: dict[str, Any], uri: str) -> Subschema:
@@ -562,9 +562,9 @@ def join(base: str, reference: str) -> str:
 
 def load(uri: str) -> dict[str, Any] | None:
     """Return the metaschema (or metaschema of a vocabulary) with this URI, or None."""
-    return _all().get(uri)
+    return _metaschemas().get(uri)
 
 
 @lru_cache(maxsize=1)
-def _all() -> dict[str, dict[str, Any]]:
+def _metaschemas() -> dict[str, dict[str, Any]]:
     return json.loads(Path(__file__).with_name("metaschemas.json").read_text("utf-8"))

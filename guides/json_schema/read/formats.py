@@ -39,7 +39,7 @@ HEX = "[0-9A-Fa-f]"
 
 _DIGITS = "0123456789abcdef"
 _HEX_DIGIT = Chars(((0x30, 0x39), (0x41, 0x46), (0x61, 0x66)))
-_BEYOND = rf"\\x[89A-Fa-f]{HEX}|\\u(?:00[89A-Fa-f]{HEX}|0[1-9A-Fa-f]{HEX}{{2}}|[1-9A-Fa-f]{HEX}{{3}})"
+_NON_ASCII_ESCAPE = rf"\\x[89A-Fa-f]{HEX}|\\u(?:00[89A-Fa-f]{HEX}|0[1-9A-Fa-f]{HEX}{{2}}|[1-9A-Fa-f]{HEX}{{3}})"
 _LOW = rf"(?:\\x|\\u00)[01]{HEX}"
 _MARKS = (
     *(
@@ -63,7 +63,7 @@ _HYPHEN = Literal(b"-")
 _BACKSLASH = Literal(b"\\")
 
 
-_WIDE = rf"(?:[\u007f-\uFFFF]|{_BEYOND})"
+_WIDE = rf"(?:[\u007f-\uFFFF]|{_NON_ASCII_ESCAPE})"
 """A non-ASCII character at the end of a range; without the flag `u` a character beyond U+FFFF is two code units."""
 
 
@@ -155,11 +155,11 @@ def _rising_by_four() -> tuple[Node, ...]:
 
 def _rising(kind: str, begin: str, more: int, but: str = "") -> Node:
     """Return, behind `\\x` or `\\u`, ranges of numbers that share `begin` and ascend in the next digit."""
-    common, again = _digits(begin), (Literal(b"-\\" + kind.encode()), *_digits(begin))
+    common, repeated = _digits(begin), (Literal(b"-\\" + kind.encode()), *_digits(begin))
     if begin.isdecimal():
-        common, again = (Literal(begin.encode()),), (Literal(b"-\\" + f"{kind}{begin}".encode()),)
+        common, repeated = (Literal(begin.encode()),), (Literal(b"-\\" + f"{kind}{begin}".encode()),)
     ways = [
-        Sequence((_LOW_DIGITS[at], *more * (_HEX_DIGIT,), *again, _HIGHER_DIGITS[at]))
+        Sequence((_LOW_DIGITS[at], *more * (_HEX_DIGIT,), *repeated, _HIGHER_DIGITS[at]))
         for at, digit in enumerate(_DIGITS[:-1])
         if digit not in but
     ]
@@ -250,8 +250,8 @@ def _class_rules() -> dict[str, Node]:
 
 def _from_hyphen() -> Node:
     """Return the syntax after a hyphen that is literal or begins a range."""
-    begun = Sequence((ranges_from_hyphen(), Reference(BEHIND_RANGE)))
-    return Alternation((begun, Sequence((Literal(b"-"), Reference(IN_CLASS)))))
+    range_first = Sequence((ranges_from_hyphen(), Reference(BEHIND_RANGE)))
+    return Alternation((range_first, Sequence((Literal(b"-"), Reference(IN_CLASS)))))
 
 
 _FEW_RANGES = "[a-f]-[g-z]|[A-F]-[G-Z]|[0-4]-[5-9]"
@@ -450,9 +450,9 @@ def _resource_names(more: str, more_in_query: str = "") -> tuple[str, str]:
     fragment = f"(?:#(?:[{unreserved}{sub}:@/?-]|{percent})*)?"
     scheme = "[A-Za-z][A-Za-z0-9+.-]*:"
     rooted = f"{char}+(?:/{segment})*"
-    whole = f"{scheme}(?:{authority}|{absolute}|{rooted})?"
+    absolute_name = f"{scheme}(?:{authority}|{absolute}|{rooted})?"
     relative = f"(?:{authority}|{absolute}|{first_segment}(?:/{segment})*)?"
-    return whole + query + fragment, _any(whole, relative) + query + fragment
+    return absolute_name + query + fragment, _any(absolute_name, relative) + query + fragment
 
 
 _URI, _URI_REFERENCE = _resource_names("")

@@ -36,7 +36,7 @@ def conditions(pattern: str) -> Conditions:
 
     Raises PatternError, and LimitError where one of the patterns is too large.
     """
-    whole = Conditions(frozenset((pattern,)), frozenset())
+    undivided = Conditions(frozenset((pattern,)), frozenset())
     try:
         parse(pattern)
     except LimitError:
@@ -47,7 +47,7 @@ def conditions(pattern: str) -> Conditions:
         for part in (*apart.found, *apart.absent):
             parse(part)
         return apart
-    return whole
+    return undivided
 
 
 _PIECE = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|.", re.DOTALL)

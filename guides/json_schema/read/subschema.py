@@ -20,7 +20,7 @@ def parsed(schema: dict[str, Any] | bool | str) -> dict[str, Any] | bool:
     if isinstance(schema, str):
         try:
             value = json.loads(
-                schema, parse_float=_decimal, parse_int=_whole, parse_constant=_no_number, object_pairs_hook=_members
+                schema, parse_float=_decimal, parse_int=_integer, parse_constant=_no_number, object_pairs_hook=_members
             )
         except RecursionError:
             raise LimitError("the schema's text is nested too deep to be read; pass it as a dict") from None
@@ -41,7 +41,7 @@ def _decimal(text: str) -> WrittenNumber:
     return WrittenNumber(text)
 
 
-def _whole(text: str) -> int:
+def _integer(text: str) -> int:
     if len(text) > MAX_DIGITS:
         raise ValueError(f"a number has {len(text)} digits; the limit is {MAX_DIGITS}")
     return int(text)

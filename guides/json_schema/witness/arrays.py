@@ -46,17 +46,17 @@ class ReplayedItems(Generic[Item]):
 
     def __init__(self, source: Iterator[Item]) -> None:
         self._source = source
-        self._taken: list[Item] = []
+        self._cache: list[Item] = []
 
     def __iter__(self) -> Iterator[Item]:
         at = 0
         while True:
-            if at == len(self._taken):
+            if at == len(self._cache):
                 try:
-                    self._taken.append(next(self._source))
+                    self._cache.append(next(self._source))
                 except StopIteration:
                     return
-            yield self._taken[at]
+            yield self._cache[at]
             at += 1
 
 
@@ -98,7 +98,7 @@ class ArrayWitnesses:
         limit = max(settled, case.min_items) + sum(part.min for part in parts) + 1
         limit = limit if case.max_items is None else min(limit, case.max_items)
         start = ItemChain((0,) * len(parts), 0, EVERYTHING, None, None)
-        waiting: list[tuple[int, int, int, ItemChain]] = [(_left(case, start), 0, 0, start)]
+        waiting: list[tuple[int, int, int, ItemChain]] = [(_missing_count(case, start), 0, 0, start)]
         seen: set[Any] = set()
         kinds_of: Kinds = {}
         if not self._covers(case, limit, kinds_of, ask):
@@ -130,7 +130,7 @@ class ArrayWitnesses:
                 key = (None if late else after.size, counts, kinds)
                 if key not in seen:
                     seen.add(key)
-                    left = _left(case, after)
+                    left = _missing_count(case, after)
                     heappush(waiting, (left, after.size, len(seen), after))
                     if left == 0 and not case.unique:
                         break
@@ -174,11 +174,11 @@ class ArrayWitnesses:
         part = case.contains[number]
         both, refuse = self._formulas.all_of, self._formulas.negation
         if active[number]:
-            for rest, whole in self._chosen(case, active, number + 1, both((formula, part.formula))):
-                yield (True, *rest), whole
+            for rest, conjunction in self._chosen(case, active, number + 1, both((formula, part.formula))):
+                yield (True, *rest), conjunction
             formula = both((formula, refuse(part.formula)))
-        for rest, whole in self._chosen(case, active, number + 1, formula):
-            yield (False, *rest), whole
+        for rest, conjunction in self._chosen(case, active, number + 1, formula):
+            yield (False, *rest), conjunction
 
     def _with_twins(self, case: Array, ask: Ask) -> Any:
         """Return an array with two equal items, the earliest possible pair."""
@@ -239,7 +239,7 @@ def changes(bases: list[Any], changed: Callable[[Any], Iterator[Any]], count: in
                 yield found
 
 
-def _left(case: Array, choice: ItemChain) -> int:
+def _missing_count(case: Array, choice: ItemChain) -> int:
     """Return the number of items and matches that an array still needs."""
     matches = sum(max(part.min - count, 0) for count, part in zip(choice.counts, case.contains, strict=True))
     return matches + max(case.min_items - choice.size, 0)

@@ -50,10 +50,10 @@ def of_number(case: Number) -> Any:
     A number of several digits may be longer than others of its set, so it carries the set.
     """
     value = numbers.smallest(case)
-    whole = value == value // 1
-    if whole and 0 <= value <= 9 and case.notation != "real" and case.values is None:
+    is_integer = value == value // 1
+    if is_integer and 0 <= value <= 9 and case.notation != "real" and case.values is None:
         return int(value)
-    kind = _Float if whole and case.notation == "real" else _Integer if whole else _Fraction
+    kind = _Float if is_integer and case.notation == "real" else _Integer if is_integer else _Fraction
     found = kind(value)
     found.case = case
     return found

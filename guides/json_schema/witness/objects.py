@@ -22,7 +22,7 @@ MANY_RULES = 8
 ANY_NAME = String()
 
 
-class Begun(NamedTuple):
+class ObjectInProgress(NamedTuple):
     """An object in progress: the names of its required members, and those found so far."""
 
     case: Object
@@ -40,7 +40,7 @@ class ObjectWitnesses:
         self._language = normaliser.language
         self._max_cases = normaliser.max_cases
         self._listed: dict[String, list[str] | None] = {}
-        self._begun: Begun | None = None
+        self._in_progress: ObjectInProgress | None = None
 
     def spread(self, case: Object) -> Iterator[Object]:
         """Yield the case as alternatives whose remaining `some` rules concern unlimited unnamed members."""
@@ -101,21 +101,21 @@ class ObjectWitnesses:
 
         When that witness is found, the object is requested again; one with many members then resumes here.
         """
-        begun = self._begun
-        if begun is None or begun.case is not case:
+        progress = self._in_progress
+        if progress is None or progress.case is not case:
             spend(20 * len(case.properties))
-            begun = Begun(case, [name for name in case.properties if name in case.required], {})
-            if len(begun.names) > FEW:
-                self._begun = begun
-        for at in range(len(begun.found), len(begun.names)):
+            progress = ObjectInProgress(case, [name for name in case.properties if name in case.required], {})
+            if len(progress.names) > FEW:
+                self._in_progress = progress
+        for at in range(len(progress.found), len(progress.names)):
             spend(100 + 50 * len(case.rules))
-            name = begun.names[at]
+            name = progress.names[at]
             witness = ask(self._member(case, name))
             if witness is NO_INSTANCE:
                 return None
-            begun.found[name] = witness
-        spend(len(begun.found))
-        return dict(begun.found)
+            progress.found[name] = witness
+        spend(len(progress.found))
+        return dict(progress.found)
 
     def _chosen(self, case: Object, ask: Ask) -> Any:
         """Return `build` of a case with groups: the first combination of alternatives that has an object."""

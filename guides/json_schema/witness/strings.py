@@ -32,7 +32,7 @@ def examples(case: String, count: int) -> list[str]:
     """Return up to `count` different members, short ones first; fewer only if there are no more."""
     if case.values is not None:
         return list(_shortest_of(case.values, count))
-    text = _told(case) if count == 1 and not case.either else None
+    text = _brief_member(case) if count == 1 and not case.either else None
     return list(_found(case, count)) if text is None else [text]
 
 
@@ -81,7 +81,7 @@ def _shortest_of(texts: frozenset[str], count: int) -> tuple[str, ...]:
     return tuple(sorted(few, key=lambda text: (len(text), text))[:count])
 
 
-def _told(case: String) -> str | None:
+def _brief_member(case: String) -> str | None:
     """Return a short member found by syntax alone; None if there is none.
 
     It is the empty text if the set only refuses patterns and formats, and contains it.

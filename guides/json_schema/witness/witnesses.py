@@ -42,16 +42,16 @@ class Witnesses:
         self.membership = Membership(normaliser.formulas, normaliser.language, lambda formula: itself.cases(formula))
         self.arrays = ArrayWitnesses(normaliser, several)
         self.objects = ObjectWitnesses(normaliser, several)
-        self._known: dict[Formula, Any] = {EVERYTHING: None, NOTHING: NO_INSTANCE}
+        self._instances: dict[Formula, Any] = {EVERYTHING: None, NOTHING: NO_INSTANCE}
         self._listing: set[Formula] = set()
         self._cases: dict[Formula, Normal] = {}
 
     def find(self, formula: Formula) -> Any:
         """Return a small instance, or NO_INSTANCE."""
-        known = self._known.get(formula, self)
+        known = self._instances.get(formula, self)
         if known is self:
             self._explore(formula)
-            known = self._known[formula]
+            known = self._instances[formula]
         return known
 
     def has_instance(self, formula: Formula) -> bool:
@@ -63,13 +63,13 @@ class Witnesses:
         waiting = [target]
         pending: dict[Formula, None] = {target: None}
         dependents: dict[Formula, dict[Formula, None]] = {}
-        while waiting and target not in self._known:
+        while waiting and target not in self._instances:
             formula = waiting.pop()
-            if formula in self._known:
+            if formula in self._instances:
                 continue
 
             def ask(part: Formula, asking: Formula = formula) -> Any:
-                found = self._known.get(part, self)
+                found = self._instances.get(part, self)
                 if found is not self:
                     return found
                 if part not in pending:
@@ -85,33 +85,33 @@ class Witnesses:
                 error.locate(self.normaliser.formulas.pointer_of(formula))
                 raise
             if witness is not NO_INSTANCE:
-                self._known[formula] = witness
+                self._instances[formula] = witness
                 waiting.extend(dependents.pop(formula, ()))
-        if target not in self._known:
+        if target not in self._instances:
             for formula in pending:
-                self._known.setdefault(formula, NO_INSTANCE)
+                self._instances.setdefault(formula, NO_INSTANCE)
 
     def cases(self, formula: Formula) -> Normal:
         """Return the normal form without alternatives that have no instance."""
         known = self._cases.get(formula)
         if known is None:
             try:
-                known = self._cases[formula] = self._left(self.normaliser.normal(formula))
+                known = self._cases[formula] = self._without_empty(self.normaliser.normal(formula))
             except LimitError as error:
                 error.locate(self.normaliser.formulas.pointer_of(formula))
                 raise
         return known
 
-    def _left(self, normal: Normal) -> Normal:
+    def _without_empty(self, normal: Normal) -> Normal:
         """Return a normal form without alternatives that have no instance."""
         spread = self._spread(normal.objects)
         strings = tuple(case for case in normal.strings if self.of_string(case) is not NO_INSTANCE)
         apart = self._apart(normal.arrays)
         arrays = tuple(case for case in apart if self.arrays.build(case, self.find) is not NO_INSTANCE)
         objects = tuple(case for case in spread if self.objects.build(case, self.find) is not NO_INSTANCE)
-        kept = (*strings, *arrays, *objects)
+        remaining = (*strings, *arrays, *objects)
         before = (*normal.strings, *normal.arrays, *normal.objects)
-        if len(kept) == len(before) and all(map(is_, kept, before)):
+        if len(remaining) == len(before) and all(map(is_, remaining, before)):
             return normal
         return replace(normal, strings=strings, arrays=arrays, objects=objects)
 
@@ -231,12 +231,12 @@ def conflict(root: Formula, witnesses: Witnesses) -> str:
         seen.add(formula)
         if formula.kind == "schema":
             pointer = formula.subject[0].pointer
-        parts = (part for part in _asked(formula, witnesses) if part not in seen)
+        parts = (part for part in _explanations(formula, witnesses) if part not in seen)
         formula = next((part for part in parts if not witnesses.has_instance(part)), None)
     return pointer
 
 
-def _asked(formula: Formula, witnesses: Witnesses) -> Iterator[Formula]:
+def _explanations(formula: Formula, witnesses: Witnesses) -> Iterator[Formula]:
     """Yield the formulas whose lack of instances may explain another's: conjuncts, then required members and items."""
     normaliser = witnesses.normaliser
     if formula.kind == "schema":

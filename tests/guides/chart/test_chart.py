@@ -151,12 +151,12 @@ def test_each_compaction_follows_new_words_in_proportion() -> None:
     graph = Graph()
     rule = Lowering(graph).rule(Repeat(A, 0, 100_000))
     guide = LiftedGuide(ChartAutomaton(graph, rule, max_words=1 << 15), vocabulary)
-    state, kept = guide.start, [guide.automaton.kept]
+    state, compactions = guide.start, [guide.automaton.last_compaction]
     for _ in range(6000):
         state = guide.advance(state, len(vocabulary.tokens) - 1)
-        if guide.automaton.kept is not kept[-1]:
-            kept.append(guide.automaton.kept)
-    assert 10 < len(kept) < 40
+        if guide.automaton.last_compaction is not compactions[-1]:
+            compactions.append(guide.automaton.last_compaction)
+    assert 10 < len(compactions) < 40
     assert guide.automaton.evicted > 1000
 
 

@@ -40,7 +40,7 @@ class DigitPrefix(NamedTuple):
 
     phase: int
     digits: int
-    whole: int
+    integer_digits: int
     places: int
     most: int
 
@@ -67,17 +67,17 @@ class Decimals:
         self._set = in_units(case, self._places)
         self._bounds = sorted({0, *(int(value * self._unit) for value in compared(case) if value > 0)})
         self._factors = sorted(factors(case, self._places) - {1})
-        self._whole = [(bound // self._unit, len(str(bound // self._unit))) for bound in self._bounds]
-        self._most_whole = 1 + max((count for _, count in self._whole), default=0)
-        self._counted = max(self._most_whole, MAX_WHOLE + 1 if plain else 0)
-        self._beyond = 10**self._most_whole
+        self._bound_digits = [(bound // self._unit, len(str(bound // self._unit))) for bound in self._bounds]
+        self._max_integer_digits = 1 + max((count for _, count in self._bound_digits), default=0)
+        self._counted = max(self._max_integer_digits, MAX_WHOLE + 1 if plain else 0)
+        self._above_bounds = 10**self._max_integer_digits
         factor = lcm(*self._factors)
         # With powers of ten as factors only the digit 0 is special.
         self._are_digits_alike = all(each == 10 ** (len(str(each)) - 1) for each in self._factors)
         self._turn = factor // gcd(factor, self._unit)
         self._greatest = greatest(self._set)
         # With so many more digits every possible remainder has a member, if there is no upper bound.
-        self._enough = self._most_whole + len(f"{factor:x}") * 5 // 4 + 2
+        self._enough = self._max_integer_digits + len(f"{factor:x}") * 5 // 4 + 2
         self._numbers: StateNumbering[tuple[object, ...]] = StateNumbering()
         self._beginnings: dict[int, DigitPrefix] = {}
         self._leads: dict[int, list[int]] = {}
@@ -89,87 +89,91 @@ class Decimals:
 
     def moves(self, state: int) -> dict[int, int]:
         """Return the live transitions of a state."""
-        begun = self._beginnings[state]
+        prefix = self._beginnings[state]
         found: dict[int, int] = {}
-        if begun.phase == WHOLE and self._case.notation != "integer":
-            after = self._behind(DigitPrefix(POINT, begun.digits, begun.whole, 0, self._most_places(begun.whole)))
+        if prefix.phase == WHOLE and self._case.notation != "integer":
+            after = self._behind(
+                DigitPrefix(POINT, prefix.digits, prefix.integer_digits, 0, self._most_places(prefix.integer_digits))
+            )
             if self.needed(after) < NEVER:
                 found[POINT_BYTE] = after
-        if begun.phase == WHOLE and begun.digits >= self._beyond and not self._plain:
-            return found | self._beyond_bounds(begun.digits)
-        for first, end in pairwise(self._alike(begun)):
-            after = self._after(begun, first)
+        if prefix.phase == WHOLE and prefix.digits >= self._above_bounds and not self._plain:
+            return found | self._beyond_bounds(prefix.digits)
+        for first, end in pairwise(self._alike(prefix)):
+            after = self._after(prefix, first)
             if after != DEAD and self.needed(after) < NEVER:
                 found.update(dict.fromkeys(range(ZERO_BYTE + first, ZERO_BYTE + end), after))
         return found
 
     def _beyond_bounds(self, digits: int) -> dict[int, int]:
         """Return `moves` for digits beyond all bounds, where only their remainder matters."""
-        rest = (10 * digits - self._beyond) % self._turn
+        rest = (10 * digits - self._above_bounds) % self._turn
         found: dict[int, int] = {}
         for digit in range(10):
             key = (rest + digit) % self._turn
             after = self._far.get(key)
             if after is None:
-                after = self._far[key] = self._before(self._beyond + key, self._most_whole + 1)
+                after = self._far[key] = self._before(self._above_bounds + key, self._max_integer_digits + 1)
             if self.needed(after) < NEVER:
                 found[ZERO_BYTE + digit] = after
         return found
 
-    def _alike(self, begun: DigitPrefix) -> list[int]:
+    def _alike(self, prefix: DigitPrefix) -> list[int]:
         """Return the starts of ranges of digits with the same successor, and 10 at the end."""
-        phase, digits, whole, places, _ = begun
+        phase, digits, integer_digits, places, _ = prefix
         if not self._are_digits_alike:
             return list(range(11))
         if phase in (START, WHOLE):
             equal = (
-                bound // 10 ** (has - whole - 1) % 10
-                for bound, has in self._whole
-                if has > whole and bound // 10 ** (has - whole) == digits
+                bound // 10 ** (has - integer_digits - 1) % 10
+                for bound, has in self._bound_digits
+                if has > integer_digits and bound // 10 ** (has - integer_digits) == digits
             )
         else:
             power = 10 ** (self._places - places)
             equal = (bound * 10 // power % 10 for bound in self._bounds if bound // power == digits)
         return sorted({0, 1, 10, *(cut for digit in equal for cut in (digit, digit + 1))})
 
-    def _after(self, begun: DigitPrefix, digit: int) -> int:
+    def _after(self, prefix: DigitPrefix, digit: int) -> int:
         """Return the state after one more digit, DEAD if it is refused."""
-        phase, digits, whole, places, most = begun
-        if phase == WHOLE and not whole:
+        phase, digits, integer_digits, places, most = prefix
+        if phase == WHOLE and not integer_digits:
             return DEAD
         if phase in (START, WHOLE):
-            return self._before(10 * digits + digit, whole + 1 if digits or digit else 0)
+            return self._before(10 * digits + digit, integer_digits + 1 if digits or digit else 0)
         if self._plain:
-            if not whole and not digits:
+            if not integer_digits and not digits:
                 most = MAX_PADDED if places > MAX_ZEROS else places + SIGNIFICANT if digit else LONGEST_FLOAT
             if places == most:
                 return DEAD
-            return self._behind(DigitPrefix(FRACTION, 10 * digits + digit, whole, places + 1, most))
+            return self._behind(DigitPrefix(FRACTION, 10 * digits + digit, integer_digits, places + 1, most))
         if places < self._places:
-            return self._behind(DigitPrefix(FRACTION, 10 * digits + digit, whole, places + 1, most))
+            return self._behind(DigitPrefix(FRACTION, 10 * digits + digit, integer_digits, places + 1, most))
         # Digits after the last place that matters do not change the interval.
-        return self._behind(DigitPrefix(FRACTION, digits + (digit > 0 and digits % 10 == 0), whole, places, most))
+        return self._behind(
+            DigitPrefix(FRACTION, digits + (digit > 0 and digits % 10 == 0), integer_digits, places, most)
+        )
 
-    def _most_places(self, whole: int) -> int:
-        """Return the maximum number of fraction digits after `whole` digits before the point."""
+    def _most_places(self, integer_digits: int) -> int:
+        """Return the maximum number of fraction digits after `integer_digits` digits before the point."""
         if not self._plain:
             return self._places
-        return SIGNIFICANT - whole if whole else LONGEST_FLOAT
+        return SIGNIFICANT - integer_digits if integer_digits else LONGEST_FLOAT
 
-    def _before(self, digits: int, whole: int) -> int:
+    def _before(self, digits: int, integer_digits: int) -> int:
         """Return the state of a prefix without a point."""
-        if whole > self._most_whole:
+        if integer_digits > self._max_integer_digits:
             # Beyond all bounds only the remainder matters.
-            digits = self._beyond + (digits - self._beyond) % self._turn
-        whole = min(whole, self._counted)
-        told = self._leading(min(whole, self._most_whole) or 1)
-        relations = (-1 if digits < bound else digits > bound for bound in told)
-        key = (WHOLE, whole, self._class(digits * self._unit) if self._factors else 0, *relations)
-        return self._numbered(key, DigitPrefix(WHOLE, digits, whole, 0, 0))
+            digits = self._above_bounds + (digits - self._above_bounds) % self._turn
+        integer_digits = min(integer_digits, self._counted)
+        leading = self._leading(min(integer_digits, self._max_integer_digits) or 1)
+        relations = (-1 if digits < bound else digits > bound for bound in leading)
+        key = (WHOLE, integer_digits, self._class(digits * self._unit) if self._factors else 0, *relations)
+        return self._numbered(key, DigitPrefix(WHOLE, digits, integer_digits, 0, 0))
 
-    def _behind(self, begun: DigitPrefix) -> int:
+    def _behind(self, prefix: DigitPrefix) -> int:
         """Return the state of a prefix with a point."""
-        phase, digits, whole, places, most = begun
+        phase, digits, integer_digits, places, most = prefix
         power = 10 ** (self._places - places)
         relations = [-1 if digits < bound // power else digits > bound // power for bound in self._bounds]
         missing = [rest if rest < power else DEAD for rest in (-digits * power % each for each in self._factors)]
@@ -177,21 +181,21 @@ class Decimals:
         if 0 in relations or any(rest >= 0 for rest in missing):
             key.append(places)
         if self._plain:
-            is_zero = not whole and not digits
+            is_zero = not integer_digits and not digits
             is_done = places <= MAX_PADDED or digits % 10 > 0
             key += ("0", places) if is_zero else ("", most - places, max(MAX_PADDED - places, 0), is_done)
-        return self._numbered(tuple(key), begun)
+        return self._numbered(tuple(key), prefix)
 
-    def _numbered(self, key: tuple[object, ...], begun: DigitPrefix) -> int:
+    def _numbered(self, key: tuple[object, ...], prefix: DigitPrefix) -> int:
         state = self._numbers[key]
-        self._beginnings.setdefault(state, begun)
+        self._beginnings.setdefault(state, prefix)
         return state
 
     def _leading(self, count: int) -> list[int]:
         """Return the first `count` digits of all bounds; -1 for bounds with fewer digits."""
         known = self._leads.get(count)
         if known is None:
-            known = [whole // 10 ** (has - count) if has >= count else -1 for whole, has in self._whole]
+            known = [bound // 10 ** (has - count) if has >= count else -1 for bound, has in self._bound_digits]
             self._leads[count] = known
         return known
 
@@ -212,19 +216,19 @@ class Decimals:
             known = self._remainders[value] = self._classes[tuple(future)]
         return known
 
-    def _wholes(self, begun: DigitPrefix, more: int) -> list[DecimalGrid]:
+    def _integer_grids(self, prefix: DigitPrefix, more: int) -> list[DecimalGrid]:
         """Return the numbers with `more` further digits before the point, and any fraction."""
-        power, whole = 10**more, begun.whole + more
+        power, integer_digits = 10**more, prefix.integer_digits + more
         if self._plain:
             if more:
-                first, last = begun.digits * power * self._unit, (begun.digits + 1) * power * self._unit - 1
-                return [DecimalGrid(first, last, SIGNIFICANT - whole)]
-            return self._grids(begun.digits, whole, 0, self._most_places(whole))
+                first, last = prefix.digits * power * self._unit, (prefix.digits + 1) * power * self._unit - 1
+                return [DecimalGrid(first, last, SIGNIFICANT - integer_digits)]
+            return self._grids(prefix.digits, integer_digits, 0, self._most_places(integer_digits))
         return [
-            DecimalGrid(begun.digits * power * self._unit, (begun.digits + 1) * power * self._unit - 1, self._places)
+            DecimalGrid(prefix.digits * power * self._unit, (prefix.digits + 1) * power * self._unit - 1, self._places)
         ]
 
-    def _grids(self, digits: int, whole: int, places: int, most: int) -> list[DecimalGrid]:
+    def _grids(self, digits: int, integer_digits: int, places: int, most: int) -> list[DecimalGrid]:
         """Return the numbers that at least one further fraction digit can make of a prefix.
 
         If the prefix is itself a member, further zeros are told apart only where they matter.
@@ -234,7 +238,7 @@ class Decimals:
         if not self._plain:
             # Digits after the last place that matters act like the next number.
             return [DecimalGrid(first, last + (places == self._places and digits % 10 == 0), self._places)]
-        if whole or digits:
+        if integer_digits or digits:
             return [DecimalGrid(first + (places >= MAX_PADDED), last, most)] if places < most else []
         grids = [DecimalGrid(0, last, MAX_PADDED)] if places < MAX_PADDED else []
         for zeros in range(places, MAX_ZEROS + 1):
@@ -242,21 +246,21 @@ class Decimals:
             grids.append(DecimalGrid(power, 10 * power - 1, zeros + SIGNIFICANT))
         return grids
 
-    def _most_more(self, begun: DigitPrefix) -> int:
+    def _most_more(self, prefix: DigitPrefix) -> int:
         """Return an exclusive limit on further whole digits that make a difference."""
-        if not begun.digits:
+        if not prefix.digits:
             return 1
-        most = MAX_WHOLE + 1 - begun.whole if self._plain else self._enough
+        most = MAX_WHOLE + 1 - prefix.integer_digits if self._plain else self._enough
         if self._greatest is None:
             return most
-        return next((more for more in range(most) if begun.digits * 10**more * self._unit > self._greatest), most)
+        return next((more for more in range(most) if prefix.digits * 10**more * self._unit > self._greatest), most)
 
     def is_accepting(self, state: int) -> bool:
         """Test whether a text may end in a state."""
         return self._ends(self._set, self._beginnings[state])
 
-    def _ends(self, one: Units, begun: DigitPrefix) -> bool:
-        phase, digits, _, places, _ = begun
+    def _ends(self, one: Units, prefix: DigitPrefix) -> bool:
+        phase, digits, _, places, _ = prefix
         if phase == WHOLE:
             return not self._plain and self._has(one, digits * self._unit, real=False)
         if phase != FRACTION or (self._plain and places > MAX_PADDED and digits % 10 == 0):
@@ -273,13 +277,13 @@ class Decimals:
         """
         known = self._needed.get(state)
         if known is None:
-            begun = self._beginnings[state]
-            if begun.phase == START:
+            prefix = self._beginnings[state]
+            if prefix.phase == START:
                 known = min(1 + min(map(self.needed, self.moves(state).values()), default=NEVER), NEVER)
             else:
-                known = min((self._fewest(one, begun) for one in self._parts), default=NEVER)
+                known = min((self._fewest(one, prefix) for one in self._parts), default=NEVER)
                 if known == NEVER and self._set.groups:
-                    known = self._fewest(self._set, begun)
+                    known = self._fewest(self._set, prefix)
             self._needed[state] = known
         return known
 
@@ -290,20 +294,20 @@ class Decimals:
             return [self._set]
         found = [in_units(leaf, self._places) for leaf in islice(numbers.leaves(self._case), MAX_LEAVES)]
         found.sort(key=lambda one: one.step)
-        case = numbers.intersect(self._case, Number(minimum=self._beyond))
+        case = numbers.intersect(self._case, Number(minimum=self._above_bounds))
         endless = () if case is None or self._greatest is not None else islice(numbers.leaves(case), 1)
         return [*(in_units(leaf, self._places) for leaf in endless), *found[: MAX_PARTS - 1]]
 
-    def _fewest(self, one: Units, begun: DigitPrefix) -> int:
+    def _fewest(self, one: Units, prefix: DigitPrefix) -> int:
         """Return the fewest bytes from a prefix with a digit to the end of a member of a set."""
-        phase, digits, whole, places, most = begun
+        phase, digits, integer_digits, places, most = prefix
         if phase != WHOLE:
-            if self._ends(one, begun):
+            if self._ends(one, prefix):
                 return 0
-            return self._fewest_places(one, self._grids(digits, whole, places, most), places)
+            return self._fewest_places(one, self._grids(digits, integer_digits, places, most), places)
         fewest, unit = NEVER, self._unit
         is_whole = not self._plain and one.step % unit == 0 and one.notation != "real"
-        for more in range(self._most_more(begun)):
+        for more in range(self._most_more(prefix)):
             if more >= fewest:
                 break
             spend(200)
@@ -311,7 +315,7 @@ class Decimals:
             if not self._plain and member_within(one, first, last, unit, real=False) is not None:
                 return min(fewest, more)
             if not is_whole:
-                fewest = min(fewest, more + 1 + self._fewest_places(one, self._wholes(begun, more), 0))
+                fewest = min(fewest, more + 1 + self._fewest_places(one, self._integer_grids(prefix, more), 0))
         return fewest
 
     def _fewest_places(self, one: Units, grids: list[DecimalGrid], places: int) -> int:

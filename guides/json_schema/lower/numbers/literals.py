@@ -69,19 +69,19 @@ def in_units(case: Number, places: int) -> Units:
         None if high is None else int(high * unit) - case.exclusive_maximum,
         lcm(step, unit) if case.notation == "integer" else step,
         tuple(_step(factor, places) for factor in case.not_multiple_of),
-        frozenset(_whole(case.excluded, unit)),
-        None if case.values is None else tuple(sorted(_whole(case.values, unit))),
+        frozenset(_in_integers(case.excluded, unit)),
+        None if case.values is None else tuple(sorted(_in_integers(case.values, unit))),
         case.notation,
         tuple(tuple(in_units(one, places) for one in group) for group in case.either),
     )
 
 
 def _step(step: Rational, places: int) -> int:
-    whole, own = decimal_step(step)
-    return whole * 10 ** (places - own)
+    mantissa, own_places = decimal_step(step)
+    return mantissa * 10 ** (places - own_places)
 
 
-def _whole(values: Iterable[Rational], factor: int) -> Iterator[int]:
+def _in_integers(values: Iterable[Rational], factor: int) -> Iterator[int]:
     """Yield the decimal numbers among the values, in units."""
     return (int(value * factor) for value in values if decimal_places(value) is not None)
 
@@ -97,8 +97,8 @@ def greatest(one: Units) -> int | None:
     highs: list[int | None] = [one.high] if one.values is None else [max(one.values, default=-1)]
     for group in one.groups:
         inner = [greatest(other) for other in group]
-        told = [high for high in inner if high is not None]
-        highs.append(max(told) if len(told) == len(inner) else None)
+        bounded = [high for high in inner if high is not None]
+        highs.append(max(bounded) if len(bounded) == len(inner) else None)
     return min((high for high in highs if high is not None), default=None)
 
 
@@ -226,18 +226,18 @@ def spellings(value: Rational, places: Places) -> Iterator[tuple[str, int]]:
     digits, sign = text.rstrip("0"), "-" if value < 0 else ""
     spend(50 * len(text))
     for place in places(len(digits), len(text) - behind):
-        whole, fraction = digits[: max(place, 0)].ljust(place, "0") or "0", "0" * -place + digits[max(place, 0) :]
-        yield f"{sign}{whole}{fraction and '.'}{fraction}", len(text) - behind - place
+        integer, fraction = digits[: max(place, 0)].ljust(place, "0") or "0", "0" * -place + digits[max(place, 0) :]
+        yield f"{sign}{integer}{fraction and '.'}{fraction}", len(text) - behind - place
 
 
-def places_of_points(count: int, plain: int, own: Iterable[int] = ()) -> Iterable[int]:
+def places_of_points(count: int, plain: int, exponents: Iterable[int] = ()) -> Iterable[int]:
     """Return the numbers of digits before the point for a constant with `count` significant digits.
 
-    plain: position of the point without an exponent; own: exponents that the schema writes
+    plain: position of the point without an exponent; exponents: exponents that the schema writes
     """
     first, last = min(plain, 0), max(plain, count)
-    near = range(first, last + 1) if last - first < MAX_POINTS else (1, count, plain)
-    return {*near, *(plain - exponent for exponent in own)}
+    usual = range(first, last + 1) if last - first < MAX_POINTS else (1, count, plain)
+    return {*usual, *(plain - exponent for exponent in exponents)}
 
 
 def places_of_serialisers(count: int, plain: int) -> Iterable[int]:
@@ -269,14 +269,14 @@ def tail(exponent: int, has_point: bool, notation: str | None) -> Node:
 def plain_constants(case: Number) -> list[str]:
     """Return constants as the schema writes them; else, or in another notation, as digits and as a float."""
     assert case.values is not None
-    own = {text for text in case.texts if case.notation in (None, "real" if is_real(text) else "integer")}
-    for value in case.values - set(map(Fraction, own)):
+    texts = {text for text in case.texts if case.notation in (None, "real" if is_real(text) else "integer")}
+    for value in case.values - set(map(Fraction, texts)):
         if decimal_places(value) is not None:
             if value.denominator == 1 and case.notation != "real":
-                own.add(number_text(value, False))
+                texts.add(number_text(value, False))
             if case.notation != "integer":
-                own.add(number_text(value, True))
-    return sorted(own)
+                texts.add(number_text(value, True))
+    return sorted(texts)
 
 
 def number_text(value: Rational, real: bool) -> str:

@@ -134,10 +134,10 @@ def remainders(case: Number) -> Iterator[int]:
     """Yield the number of relevant remainders for each factor of a set, where trailing zeros are no digits."""
     for one in parts(case):
         for factor in (one.multiple_of, *one.not_multiple_of):
-            whole = 1 if factor is None else decimal_step(factor)[0]
-            while whole % 10 == 0:
-                whole //= 10
-            yield whole
+            number = 1 if factor is None else decimal_step(factor)[0]
+            while number % 10 == 0:
+                number //= 10
+            yield number
 
 
 def fraction_places(case: Number) -> int | None:
@@ -145,8 +145,8 @@ def fraction_places(case: Number) -> int | None:
     if case.multiple_of is None and not case.not_multiple_of and not case.either:
         return None
     product = 1
-    for whole in remainders(case):
-        product *= whole
+    for number in remainders(case):
+        product *= number
     return 0 if case.either or product > MAX_REMAINDERS else MAX_PLACES
 
 
@@ -174,9 +174,9 @@ class Scientific:
 
     def moves(self, state: int) -> dict[int, int]:
         """Return the live transitions of a state."""
-        begun = self._beginnings[state]
-        if begun[0] >= E:
-            return {byte: self._state(after) for byte, after in exponent_moves(begun, plain=self._plain)}
+        prefix = self._beginnings[state]
+        if prefix[0] >= E:
+            return {byte: self._state(after) for byte, after in exponent_moves(prefix, plain=self._plain)}
         found = {byte: after for byte, after in self._mantissas(state).items() if self.needed(after) < NEVER}
         members = self._members(state)
         if members:
@@ -190,30 +190,32 @@ class Scientific:
             found = self._goes_on[state] = self._found(self._beginnings[state])
         return found
 
-    def _found(self, begun: Beginning) -> dict[int, int]:
-        if begun[0] in (ZERO, MANTISSA):
-            return {POINT_BYTE: self._state((ZERO_POINT,) if begun[0] == ZERO else (POINT, *begun[1:]))}
+    def _found(self, prefix: Beginning) -> dict[int, int]:
+        if prefix[0] in (ZERO, MANTISSA):
+            return {POINT_BYTE: self._state((ZERO_POINT,) if prefix[0] == ZERO else (POINT, *prefix[1:]))}
         found: dict[int, int] = {}
-        for first, end in pairwise(self._alike(begun)):
-            after = self._after(begun, first)
+        for first, end in pairwise(self._alike(prefix)):
+            after = self._after(prefix, first)
             if after is not None:
                 found.update(dict.fromkeys(range(ZERO_BYTE + first, ZERO_BYTE + end), self._state(after)))
         return found
 
-    def _alike(self, begun: Beginning) -> list[int]:
+    def _alike(self, prefix: Beginning) -> list[int]:
         """Return the starts of ranges of digits with the same successor, and 10 at the end."""
         if self._remainders > 1:
             return list(range(11))
-        count = len(str(begun[1])) if begun[0] in (POINT, FRACTION) else 0
-        relations = begun[3] if count else [0] * len(self._marks)
+        count = len(str(prefix[1])) if prefix[0] in (POINT, FRACTION) else 0
+        relations = prefix[3] if count else [0] * len(self._marks)
         equal = (
-            int(mark[count : count + 1] or 0) for mark, told in zip(self._marks, relations, strict=True) if not told
+            int(mark[count : count + 1] or 0)
+            for mark, relation in zip(self._marks, relations, strict=True)
+            if not relation
         )
         return sorted({0, 1, 10, *(cut for digit in equal for cut in (digit, digit + 1))})
 
-    def _after(self, begun: Beginning, digit: int) -> Beginning | None:
+    def _after(self, prefix: Beginning, digit: int) -> Beginning | None:
         """Return the state after one more mantissa digit; None if it is refused."""
-        phase = begun[0]
+        phase = prefix[0]
         if phase == START and not digit:
             return (ZERO,) if self._has_zero else None
         if phase in (ZERO_POINT, ZERO_FRACTION):
@@ -221,28 +223,28 @@ class Scientific:
         if phase == START:
             _, digits, places, relations = MANTISSA, 0, -1, (0,) * len(self._marks)
         else:
-            _, digits, places, relations = begun
+            _, digits, places, relations = prefix
         if places == self._most_places:
-            is_same = not digit and not self._plain and _has_only_zeros(begun)
+            is_same = not digit and not self._plain and _has_only_zeros(prefix)
             return (FRACTION, digits, places, relations) if is_same else None
-        told = (
+        compared = (
             relation or _compared(digit, int(mark[places + 1 : places + 2] or 0))
             for mark, relation in zip(self._marks, relations, strict=True)
         )
-        return (MANTISSA if phase == START else FRACTION, 10 * digits + digit, places + 1, tuple(told))
+        return (MANTISSA if phase == START else FRACTION, 10 * digits + digit, places + 1, tuple(compared))
 
-    def _state(self, begun: Beginning) -> int:
-        state = self._numbers[self._key(begun) if begun[0] in (MANTISSA, POINT, FRACTION) else begun]
-        self._beginnings.setdefault(state, begun)
+    def _state(self, prefix: Beginning) -> int:
+        state = self._numbers[self._key(prefix) if prefix[0] in (MANTISSA, POINT, FRACTION) else prefix]
+        self._beginnings.setdefault(state, prefix)
         return state
 
-    def _key(self, begun: Beginning) -> tuple[object, ...]:
+    def _key(self, prefix: Beginning) -> tuple[object, ...]:
         """Return the part of a mantissa that decides its continuations."""
-        phase, digits, places, relations = begun
+        phase, digits, places, relations = prefix
         position = min(places, self._longest) if 0 in relations else 0
         if self._most_places is None:
             return phase, position, relations
-        only_zeros = _has_only_zeros(begun)
+        only_zeros = _has_only_zeros(prefix)
         rest = (digits // 10**places if only_zeros else digits) % self._remainders
         return phase, position, places, only_zeros, digits % 10 == 0, rest, relations
 
@@ -253,14 +255,14 @@ class Scientific:
             known = self._exponents[state] = self._following(self._beginnings[state])
         return known
 
-    def _following(self, begun: Beginning) -> int:
-        phase = begun[0]
+    def _following(self, prefix: Beginning) -> int:
+        phase = prefix[0]
         if phase in (ZERO, ZERO_FRACTION):
             return between(MIN_EXPONENT, GREATEST_EXPONENT - 1)
         if phase not in (MANTISSA, FRACTION):
             return 0
-        digits = begun[1]
-        may_end_in_0 = not self._plain and (self._most_places is None or _has_only_zeros(begun))
+        digits = prefix[1]
+        may_end_in_0 = not self._plain and (self._most_places is None or _has_only_zeros(prefix))
         if phase == FRACTION and digits % 10 == 0 and not may_end_in_0:
             return 0
         text = str(digits).rstrip("0")
@@ -276,9 +278,9 @@ class Scientific:
         """Return the bytes from a state to the end of a shortest text; NEVER if there is none."""
         known = self._needed.get(state)
         if known is None:
-            begun = self._beginnings[state]
-            is_exponent = begun[0] >= E
-            known = exponent_bytes(begun, plain=self._plain) if is_exponent else self._search(state)
+            prefix = self._beginnings[state]
+            is_exponent = prefix[0] >= E
+            known = exponent_bytes(prefix, plain=self._plain) if is_exponent else self._search(state)
             self._needed[state] = known
         return known
 
@@ -311,10 +313,10 @@ class Scientific:
         known = self._needed.get(state)
         if known is not None:
             return known
-        begun = self._beginnings[state]
-        if begun[0] in (START, ZERO, ZERO_POINT, ZERO_FRACTION):
+        prefix = self._beginnings[state]
+        if prefix[0] in (START, ZERO, ZERO_POINT, ZERO_FRACTION):
             return 2
-        _, digits, _, relations = begun
+        _, digits, _, relations = prefix
         low, high = self._range
         least = low[1] + (low[0] >= 0 and relations[low[0]] < 0)
         most = high[1] - (high[0] >= 0 and relations[high[0]] > 0)
@@ -355,8 +357,8 @@ class Scientific:
         return missing
 
 
-def _has_only_zeros(begun: Beginning) -> bool:
-    return begun[1] % 10 ** begun[2] == 0
+def _has_only_zeros(prefix: Beginning) -> bool:
+    return prefix[1] % 10 ** prefix[2] == 0
 
 
 def _compared(digit: int, other: int) -> int:
@@ -378,8 +380,8 @@ def exponents_of(case: Number, text: str) -> int:
         return 0
     members = between(MIN_EXPONENT, GREATEST_EXPONENT)
     if case.values is not None:
-        told = [digits_of(value) for value in case.values if value > 0 and decimal_places(value) is not None]
-        return sum(between(exponent, exponent) for digits, exponent in told if digits == text)
+        values = [digits_of(value) for value in case.values if value > 0 and decimal_places(value) is not None]
+        return sum(between(exponent, exponent) for digits, exponent in values if digits == text)
     if case.minimum is not None and case.minimum > 0:
         digits, exponent = digits_of(case.minimum)
         is_less = text < digits or (case.exclusive_minimum and text == digits)
@@ -408,19 +410,19 @@ def exponents_of(case: Number, text: str) -> int:
 
 def _multiples(factor: Rational, text: str) -> int:
     """Return the exponents that make some digits a multiple, one digit before the point."""
-    whole, places = decimal_step(factor)
+    mantissa, places = decimal_step(factor)
     digits, zeros = int(text), 0
-    if digits % _coprime(whole):
+    if digits % _coprime(mantissa):
         return 0
-    while digits * 10**zeros % whole:
+    while digits * 10**zeros % mantissa:
         zeros += 1
     return between(zeros - places + len(text) - 1, GREATEST_EXPONENT)
 
 
 @cached(1024, 1 << 20)
-def _coprime(whole: int) -> int:
+def _coprime(number: int) -> int:
     """Return a number without its factors 2 and 5."""
     for prime in (2, 5):
-        while whole % prime == 0:
-            whole //= prime
-    return whole
+        while number % prime == 0:
+            number //= prime
+    return number

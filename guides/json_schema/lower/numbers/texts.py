@@ -104,10 +104,10 @@ class NumeralAutomaton:
             self._runs += [None] * (state + 1 - len(self._runs))
             known = self._runs[state]
             if known is None:
-                known = self._runs[state] = self._made(self._numbers.states[state])
+                known = self._runs[state] = self._compute_runs(self._numbers.states[state])
             return known
 
-    def _made(self, places: tuple[int, ...]) -> list[Run]:
+    def _compute_runs(self, places: tuple[int, ...]) -> list[Run]:
         spend(3000)
         moves = [{} if at == DEAD else reader.moves(at) for reader, at in zip(self._readers, places, strict=True)]
         runs: list[Run] = []
@@ -199,26 +199,26 @@ MINUS_ZERO = Sequence((MINUS, Repeat(ZERO, 1, None)))
 WHOLE_EXPONENT = Sequence((E, either(Sequence((OPTIONAL_PLUS, UP_TO_99)), MINUS_ZERO)))
 
 
-def tailed(whole: Node, fraction: Node, exponent: Node, notation: str | None) -> Node:
+def tailed(integer: Node, fraction: Node, exponent: Node, notation: str | None) -> Node:
     """Return a whole number with the optional fraction and exponent of a notation."""
     if notation == "integer":
-        return whole
+        return integer
     if notation == "real":
-        return Sequence((whole, either(exponent, Sequence((fraction, Repeat(exponent, 0, 1))))))
-    return Sequence((whole, Repeat(fraction, 0, 1), Repeat(exponent, 0, 1)))
+        return Sequence((integer, either(exponent, Sequence((fraction, Repeat(exponent, 0, 1))))))
+    return Sequence((integer, Repeat(fraction, 0, 1), Repeat(exponent, 0, 1)))
 
 
 @lru_cache(maxsize=16)
-def unbounded(notation: Notation | None, positive: bool, whole: bool) -> Table:
+def unbounded(notation: Notation | None, positive: bool, integers_only: bool) -> Table:
     """Return a table of all numbers from 0 up (or all above 0; or all whole ones) in "any" spelling."""
     node = tailed(
         POSITIVE_WHOLE if positive else WHOLE,
-        *((ZERO_FRACTION, WHOLE_EXPONENT) if whole else (FRACTION, EXPONENT)),
+        *((ZERO_FRACTION, WHOLE_EXPONENT) if integers_only else (FRACTION, EXPONENT)),
         notation,
     )
     if notation != "integer":
-        case = Number(0, exclusive_minimum=positive, multiple_of=1 if whole else None, notation=notation)
-        small = (Sequence((POSITIVE_FRACTION, Repeat(SMALL_EXPONENT, 0, 1))),) if positive and not whole else ()
+        case = Number(0, exclusive_minimum=positive, multiple_of=1 if integers_only else None, notation=notation)
+        small = (Sequence((POSITIVE_FRACTION, Repeat(SMALL_EXPONENT, 0, 1))),) if positive and not integers_only else ()
         node = either(node, *small, NumeralAutomaton(case).table())
     graph = Graph()
     dfa = Dfa.of(ChartAutomaton(graph, Lowering(graph).rule(node))).minimised()
@@ -237,9 +237,9 @@ def float_texts(value: Rational) -> Iterator[str]:
     if places is None:
         return
     text = str(int(value * 10**places)).rjust(places + 1, "0")
-    whole, fraction = text[: len(text) - places], text[len(text) - places :]
+    integer, fraction = text[: len(text) - places], text[len(text) - places :]
     padded = (fraction.ljust(count, "0") for count in range(max(places, 1), MAX_PADDED + 1))
-    texts = dict.fromkeys((*(f"{whole}.{each}" for each in (fraction, *padded)), number_text(value, True)))
+    texts = dict.fromkeys((*(f"{integer}.{each}" for each in (fraction, *padded)), number_text(value, True)))
     yield from filter(_is_float, texts)
 
 
@@ -331,7 +331,7 @@ def _parts(case: Number, spelling: Spelling) -> list[SignedTexts]:
 
 def _in_any_spelling(case: Number) -> Iterator[SignedTexts]:
     if case.values is not None:
-        places = partial(places_of_points, own=written_exponents(case.texts))
+        places = partial(places_of_points, exponents=written_exponents(case.texts))
         yield from (SignedTexts(EMPTY, node) for node in spelt_constants(case.values - {0}, case.notation, places))
         if 0 in case.values:
             yield SignedTexts(OPTIONAL_MINUS, ZERO_TEXTS[case.notation])
@@ -347,16 +347,16 @@ def _plain(case: Number) -> Iterator[SignedTexts]:
     if case.values is not None:
         yield SignedTexts(EMPTY, either(*(Literal(text.encode()) for text in plain_constants(case))))
         return
-    whole = case.notation != "real" and case.multiple_of is not None and not decimal_step(case.multiple_of)[1]
-    if case.either and not whole:
+    is_integer = case.notation != "real" and case.multiple_of is not None and not decimal_step(case.multiple_of)[1]
+    if case.either and not is_integer:
         for leaf in leaves(case):
             yield from _plain(leaf)
         return
     if case.notation != "real":
-        most = MAX_DIGITS if whole or case.notation == "integer" else FLOAT_DIGITS
+        most = MAX_DIGITS if is_integer or case.notation == "integer" else FLOAT_DIGITS
         for sign, side in _signs(replace(case, notation="integer")):
-            yield from (SignedTexts(sign, digits) for digits in _whole_digits(side, most))
-    if case.notation != "integer" and not whole:
+            yield from (SignedTexts(sign, digits) for digits in _integer_digits(side, most))
+    if case.notation != "integer" and not is_integer:
         for sign, side in _signs(replace(case, notation="real")):
             yield SignedTexts(sign, _floats(side))
 
@@ -482,17 +482,17 @@ def _members(case: Number) -> frozenset[Rational]:
     return frozenset(value for value in (index * step for index in range(first, last + 1)) if contains(case, value))
 
 
-def _whole_digits(case: Number, most: int) -> Iterator[Node | LazyNumbers]:
+def _integer_digits(case: Number, most: int) -> Iterator[Node | LazyNumbers]:
     """Yield unsigned integers, with at most `most` digits if nothing else bounds them; multiples of any length."""
     if case.maximum is not None or case.multiple_of != 1 or case.not_multiple_of or case.either:
         yield _unsigned(case)
         return
-    told = [int(value) for value in (case.minimum, *case.excluded) if value is not None and value >= 1]
-    length = min(len(str(max(told))), most) if told else 0
+    bounds = [int(value) for value in (case.minimum, *case.excluded) if value is not None and value >= 1]
+    length = min(len(str(max(bounds))), most) if bounds else 0
     greatest = 10**length - 1
-    if not told and not case.minimum and not case.exclusive_minimum:
+    if not bounds and not case.minimum and not case.exclusive_minimum:
         yield ZERO
-    elif told and (case.minimum is None or case.minimum <= greatest):
+    elif bounds and (case.minimum is None or case.minimum <= greatest):
         yield _unsigned(replace(case, maximum=greatest))
     if length < most:
         yield Sequence((NOT_ZERO, Repeat(DIGIT, length, most - 1)))

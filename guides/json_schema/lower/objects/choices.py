@@ -24,7 +24,7 @@ from .members import MemberPlace, Members, NextMember
 from .names import MemberNames
 
 Alive = tuple[int, ...]
-Lost = tuple[tuple[int, int], ...]
+GroupBits = tuple[tuple[int, int], ...]
 """(group number, alternatives as bits) pairs."""
 Cell = tuple[Formula, frozenset[Formula]]
 FEW_LITERALS = 4
@@ -47,9 +47,9 @@ class GroupLowering(Members):
         names = names_of(owner, case, depth)
         super().__init__(owner, case, names, depth, target)
         self._groups = [numbered(group, names, owner.schema) for group in case.either]
-        self._asked: dict[int, list[list[tuple[Formula, ...] | None]]] = {}
-        self._ways: dict[tuple[int, Alive], list[tuple[Formula, Lost]]] = {}
-        self._concerned: dict[int, Lost] = {}
+        self._conditions: dict[int, list[list[tuple[Formula, ...] | None]]] = {}
+        self._ways: dict[tuple[int, Alive], list[tuple[Formula, GroupBits]]] = {}
+        self._concerned: dict[int, GroupBits] = {}
         self._cells_of: dict[int, list[Cell] | None] = {}
         self._blocked: dict[int, Alive] = {}
         # Completions by missing members: with all alternatives left, with those chosen so far; and the order in which
@@ -112,9 +112,9 @@ class GroupLowering(Members):
             )
         found: list[NextMember] = []
         known = self._missing.get(self._rest_key(place))
-        for formula, lost in self._told(index, alive):
+        for formula, eliminated in self._ways_of_member(index, alive):
             left = list(alive)
-            for group, bits in lost:
+            for group, bits in eliminated:
                 left[group] &= ~bits
             if all(left):
                 after = MemberPlace(place.used | used | passed, 0, 0, tuple(left))
@@ -127,7 +127,7 @@ class GroupLowering(Members):
         """Return the state on which completions depend: missing members that matter, and alternatives left."""
         return self._wanted & ~place.used, place.alive
 
-    def _told(self, index: int, alive: Alive) -> list[tuple[Formula, Lost]]:
+    def _ways_of_member(self, index: int, alive: Alive) -> list[tuple[Formula, GroupBits]]:
         """Return the formulas that the value of a member may satisfy, with the alternatives that each eliminates.
 
         This depends only on the alternatives with conditions on the member, usually few.
@@ -136,51 +136,55 @@ class GroupLowering(Members):
         key = (index, tuple(alive[group] & bits for group, bits in concerned))
         known = self._ways.get(key)
         if known is None:
-            asked = self._asked_of(index)
+            conditions = self._conditions_of(index)
             literals: dict[Formula, None] = {}
             for (group, _), left in zip(concerned, key[1], strict=True):
                 for bit in bits_of(left):
-                    literals.update(dict.fromkeys(asked[group][bit] or ()))
+                    literals.update(dict.fromkeys(conditions[group][bit] or ()))
             cells = self._all_cells(index) if len(literals) > FEW_LITERALS else None
             if cells is None:
                 cells = self._cells(index, list(literals))
                 assert cells is not None, "they are too many only where fewer than MAX_WAYS are asked for"
             known = self._ways[key] = [
-                (formula, self._lost(asked, concerned, key[1], holding)) for formula, holding in cells
+                (formula, self._eliminated(conditions, concerned, key[1], holding)) for formula, holding in cells
             ]
         return known
 
-    def _lost(
-        self, asked: list[list[tuple[Formula, ...] | None]], concerned: Lost, left: Alive, holding: frozenset[Formula]
-    ) -> Lost:
+    def _eliminated(
+        self,
+        conditions: list[list[tuple[Formula, ...] | None]],
+        concerned: GroupBits,
+        alive: Alive,
+        holding: frozenset[Formula],
+    ) -> GroupBits:
         """Return those of the remaining alternatives that a value fails if exactly these literals are known to hold."""
         found: list[tuple[int, int]] = []
-        for (group, _), alternatives in zip(concerned, left, strict=True):
+        for (group, _), alternatives in zip(concerned, alive, strict=True):
             spend(20 * alternatives.bit_count())
-            lost = 0
+            failed = 0
             for bit in bits_of(alternatives):
-                parts = asked[group][bit]
+                parts = conditions[group][bit]
                 if parts is None or not holding.issuperset(parts):
-                    lost |= 1 << bit
-            if lost:
-                found.append((group, lost))
+                    failed |= 1 << bit
+            if failed:
+                found.append((group, failed))
         return tuple(found)
 
-    def _concerned_by(self, index: int) -> Lost:
+    def _concerned_by(self, index: int) -> GroupBits:
         """Return (group, bits of the alternatives with conditions on a member), for each group that has some."""
         known = self._concerned.get(index)
         if known is None:
-            asked = self._asked_of(index)
-            spend(20 * sum(map(len, asked)))
-            each = (sum(1 << bit for bit, parts in enumerate(group) if parts != ()) for group in asked)
+            conditions = self._conditions_of(index)
+            spend(20 * sum(map(len, conditions)))
+            each = (sum(1 << bit for bit, parts in enumerate(group) if parts != ()) for group in conditions)
             known = self._concerned[index] = tuple((group, bits) for group, bits in enumerate(each) if bits)
         return known
 
-    def _asked_of(self, index: int) -> list[list[tuple[Formula, ...] | None]]:
+    def _conditions_of(self, index: int) -> list[list[tuple[Formula, ...] | None]]:
         """Return each alternative's conditions on a member: formulas that must all hold, None if it is forbidden."""
-        known = self._asked.get(index)
+        known = self._conditions.get(index)
         if known is None:
-            known = self._asked[index] = [
+            known = self._conditions[index] = [
                 [self._parts(self._of(one, index)) for one, _ in group] for group in self._groups
             ]
         return known
@@ -208,8 +212,8 @@ class GroupLowering(Members):
         This is so if the member is a discriminator. Then the cells serve for any remaining alternatives.
         """
         if index not in self._cells_of:
-            asked = self._asked_of(index)
-            literals = dict.fromkeys(part for group in asked for parts in group for part in parts or ())
+            conditions = self._conditions_of(index)
+            literals = dict.fromkeys(part for group in conditions for parts in group for part in parts or ())
             self._cells_of[index] = self._cells(index, list(literals), 2 * len(literals) + 2)
         return self._cells_of[index]
 
@@ -218,14 +222,14 @@ class GroupLowering(Members):
 
         None if they are more than `most`. Raises LimitError for more than MAX_WAYS.
         """
-        schema, asked = self._owner.schema, set(literals)
+        schema, wanted = self._owner.schema, set(literals)
         both, refuse = schema.formulas.all_of, schema.formulas.negation
         cells = [(self._base(index), frozenset[Formula]())]
         for literal in literals:
             other = refuse(literal)
-            if other in asked and literal.kind == "not":
+            if other in wanted and literal.kind == "not":
                 continue
-            apart = other in asked or self._is_simple(literal)
+            apart = other in wanted or self._is_simple(literal)
             split: list[tuple[Formula, frozenset[Formula]]] = []
             for formula, holding in cells:
                 spend(1000)
@@ -375,11 +379,11 @@ class GroupLowering(Members):
         self, found: dict[int, Formula], index: int, formula: Formula, chosen: tuple[tuple[int, int], ...]
     ) -> bool:
         """Add the conditions of chosen alternatives on a member. Return whether some value satisfies them."""
-        schema, asked = self._owner.schema, self._asked_of(index)
-        parts = [asked[group][bit] for group, bit in chosen]
-        told = [part for part in parts if part is not None]
-        found[index] = schema.formulas.all_of((formula, *chain.from_iterable(told))) if any(told) else formula
-        return len(told) == len(parts) and schema.has_instance(found[index])
+        schema, conditions = self._owner.schema, self._conditions_of(index)
+        parts = [conditions[group][bit] for group, bit in chosen]
+        allowed = [part for part in parts if part is not None]
+        found[index] = schema.formulas.all_of((formula, *chain.from_iterable(allowed))) if any(allowed) else formula
+        return len(allowed) == len(parts) and schema.has_instance(found[index])
 
     def _nearest(self, place: MemberPlace) -> NextMember:
         """Return the next member on a short way to the end."""

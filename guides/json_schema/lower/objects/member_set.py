@@ -166,8 +166,8 @@ class FewNames:
 
     def more(self, entry: int) -> Link:
         """Return a link to another member, if any can come."""
-        every = 0 if self._names.others else (1 << len(self._names.names)) - 1
-        return self._graph.guard(entry, refused=every)
+        all_bits = 0 if self._names.others else (1 << len(self._names.names)) - 1
+        return self._graph.guard(entry, refused=all_bits)
 
     def done(self, entry: int) -> Link:
         """Return a link to the end of the object, if all required members are there."""

@@ -141,7 +141,7 @@ class Members:
         if name >= 0:
             return len(spelt(self._names[name]))
         shortest = self._owner.strings.shortest(self._regions[-1 - name][0])
-        return shortest + self._owner.spare if self._must_differ else shortest
+        return shortest + self._owner.extra_name_bytes if self._must_differ else shortest
 
     def _tail(self, choice: NextMember) -> int:
         """Return the node after a name: colon, value, and what comes after the member."""
@@ -149,7 +149,9 @@ class Members:
         if node is None:
             node = self._tails[choice] = self._graph.lazy_node(
                 lambda node: self._define_tail(node, choice),
-                lambda: self._owner.length_after_name(choice.formula, self._depth) + self._rest(choice.after),
+                lambda: (
+                    self._owner.length_after_name(choice.formula, self._depth) + self._remaining_bytes(choice.after)
+                ),
                 self._target,
             )
         return node
@@ -251,9 +253,9 @@ class Members:
     def _shortest(self, place: MemberPlace) -> int:
         """Return the bytes from before a name to after the closing brace, along required members."""
         if self._counts_nothing(place) and self._required & ~place.used:
-            return max(self._rest(place) - 1 - self._owner.line(self._depth), 0)
+            return max(self._remaining_bytes(place) - 1 - self._owner.line(self._depth), 0)
         choice = self._nearest(place)
-        return min(self._length(choice) + self._rest(choice.after), MAX_LENGTH)
+        return min(self._length(choice) + self._remaining_bytes(choice.after), MAX_LENGTH)
 
     def _nearest(self, place: MemberPlace) -> NextMember:
         """Return the next member on a short way to the end."""
@@ -280,7 +282,7 @@ class Members:
             self._member_lengths[key] = known
         return known
 
-    def _rest(self, place: MemberPlace) -> int:
+    def _remaining_bytes(self, place: MemberPlace) -> int:
         """Return the bytes from after a member to after the closing brace."""
         between, end = 1 + self._owner.line(self._depth), 1 + self._owner.last_line(self._depth)
         if self._counts_nothing(place):

@@ -25,7 +25,7 @@ from ...algebra.formula import EVERYTHING, NOTHING, Formula
 from ...algebra.objects import only_names
 from ...algebra.strings import is_plain
 from ...automata.conjunction import Conjunction, any_of, conditions_of
-from ...automata.demand import Met
+from ...automata.demand import MetConditions
 from ...automata.spelling import spelt
 from ...compiled import CompiledSchema
 from ..rules import RuleLowering
@@ -47,32 +47,32 @@ class NameChoice:
         self._owner = owner
         self._rules = case.rules
         self._depth = depth
-        self._formulas: dict[Met, Formula] = {}
+        self._formulas: dict[MetConditions, Formula] = {}
         conditions: dict[object, tuple[int, Node]] = {}
-        self._asked = [_numbered(rule.names, conditions) for rule in case.rules]
+        self._conditions = [_numbered(rule.names, conditions) for rule in case.rules]
         self._named = len(conditions)
         nodes = [node for _, node in conditions.values()]
         if case.properties:
             nodes.append(any_of(case.properties))
         self.names = Conjunction(nodes, verdict=self._cost)
 
-    def formula(self, met: Met) -> Formula:
+    def formula(self, met_conditions: MetConditions) -> Formula:
         """Return the formula of a member whose name meets exactly these conditions."""
-        known = self._formulas.get(met)
+        known = self._formulas.get(met_conditions)
         if known is None:
             formulas = self._owner.schema.formulas
-            known = self._formulas[met] = formulas.all_of(
+            known = self._formulas[met_conditions] = formulas.all_of(
                 rule.formula
-                for rule, asked in zip(self._rules, self._asked, strict=True)
-                if all(met[number] == wanted for number, wanted in asked)
+                for rule, conditions in zip(self._rules, self._conditions, strict=True)
+                if all(met_conditions[number] == wanted for number, wanted in conditions)
             )
         return known
 
-    def _cost(self, met: Met) -> int:
+    def _cost(self, met_conditions: MetConditions) -> int:
         """Return the bytes of colon and value; NEVER if there is no value or the object lists the name."""
-        if any(met[self._named :]):
+        if any(met_conditions[self._named :]):
             return NEVER
-        formula = self.formula(met)
+        formula = self.formula(met_conditions)
         if not self._owner.schema.has_instance(formula):
             return NEVER
         return self._owner.length_after_name(formula, self._depth)
@@ -90,7 +90,12 @@ class NameChoice:
         """
         names, owner = self.names, self._owner
         places = AutomatonPlaces(
-            owner.lowering, owner.form.escapes, names, lambda state: tail(self.formula(names.met(state))), end, after
+            owner.lowering,
+            owner.form.escapes,
+            names,
+            lambda state: tail(self.formula(names.met_conditions(state))),
+            end,
+            after,
         )
         return places.entry()
 
@@ -110,7 +115,7 @@ def _numbered(names: String, conditions: dict[object, tuple[int, Node]]) -> Sequ
 
 FEW_NAMES = 16
 """Maximum size of a set of names that is listed if `some` member must be in it."""
-SPARE, SPARE_FOR_SOME = 4, 8
+EXTRA_BYTES, EXTRA_BYTES_FOR_SOME = 4, 8
 """Minimum bytes by which a required name may exceed a shortest one; the second where many candidates may be used up."""
 MAX_BYTES = 1000
 
@@ -118,7 +123,7 @@ MAX_BYTES = 1000
 class FreeNames:
     """The members that an object does not list, as disjoint sets of names with the formulas of their values.
 
-    told: the sets; each is inside or outside the names of every rule in the object's `some`
+    sets: the sets; each is inside or outside the names of every rule in the object's `some`
     may_matter: whether the object's conditions depend on names being unique
     """
 
@@ -127,18 +132,18 @@ class FreeNames:
         self._case = case
         may_matter = not apart and repeats_matter(case)
         apart += tuple(Rule(rule.names, EVERYTHING) for rule in case.some)
-        self.told = schema.regions(replace(case, rules=(*case.rules, *apart)) if apart else case)
+        self.sets = schema.regions(replace(case, rules=(*case.rules, *apart)) if apart else case)
         self.may_matter = may_matter and (is_counted(case) or self._some_are_free())
 
     def _some_are_free(self) -> bool:
         """Test whether a `some` rule overlaps one of the sets."""
         overlaps = self._schema.overlaps
-        return any(overlaps(rule.names, names) for rule in self._case.some for names, _ in self.told)
+        return any(overlaps(rule.names, names) for rule in self._case.some for names, _ in self.sets)
 
     @cached_property
     def listed(self) -> list[list[str] | None]:
         """For each set its names, if they are given or so few that required members may use them up; else None."""
-        return [sorted(names.values) if names.values is not None else self._few(names) for names, _ in self.told]
+        return [sorted(names.values) if names.values is not None else self._few(names) for names, _ in self.sets]
 
     def _few(self, names: String) -> list[str] | None:
         if not self.may_matter or is_endless(names):
@@ -156,7 +161,7 @@ class FreeNames:
         """Test whether names of the sets that are not listed must be unique."""
         return self.may_matter and None in self.listed
 
-    def spare(self, shortest: Callable[[String], int], pointer: str) -> int:
+    def extra_name_bytes(self, shortest: Callable[[String], int], pointer: str) -> int:
         """Return the bytes by which an unused name may exceed the shortest name of its set; 0 if there are no sets.
 
         shortest: bytes of a shortest name. Raises SchemaError if names grow without limit.
@@ -164,9 +169,9 @@ class FreeNames:
         if not self.may_matter:
             return 0
         if not is_counted(self._case):
-            return SPARE_FOR_SOME
-        open_sets = [names for (names, _), few in zip(self.told, self.listed, strict=True) if few is None]
-        more = [SPARE_FOR_SOME if self._case.some else SPARE] if open_sets else [0]
+            return EXTRA_BYTES_FOR_SOME
+        open_sets = [names for (names, _), few in zip(self.sets, self.listed, strict=True) if few is None]
+        more = [EXTRA_BYTES_FOR_SOME if self._case.some else EXTRA_BYTES] if open_sets else [0]
         for names in open_sets:
             if not is_endless(names):
                 longest = max(len(spelt(name)) for name in self._schema.language.examples(names, self._enough))
@@ -225,8 +230,8 @@ class MemberNames:
         self.names: list[str] = []
         self.formulas: list[Formula] = []
         self.regions: list[tuple[String, Formula]] = []
-        for name, asked in case.properties.items():
-            formula = schema.member(case, name) if case.rules else asked
+        for name, listed_formula in case.properties.items():
+            formula = schema.member(case, name) if case.rules else listed_formula
             if name in case.required or (formula is not NOTHING and schema.has_instance(formula)):
                 self.names.append(name)
                 self.formulas.append(formula)
@@ -245,7 +250,7 @@ class MemberNames:
         if allowed is not None and allowed <= case.properties.keys():
             return
         free = free_names(schema, case, apart)
-        for (names, formula), listed in zip(free.told, free.listed, strict=True):
+        for (names, formula), listed in zip(free.sets, free.listed, strict=True):
             if listed is None:
                 self.regions.append((names, formula))
             else:

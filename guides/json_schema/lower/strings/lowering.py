@@ -279,13 +279,13 @@ class CountedStrings:
     def _stretched(self) -> LoweredStretch | None:
         """Return the fragment of the free stretch; None if it is large, and for many states at the first call."""
         counting, escapes = self._counting, self._escapes
-        made = counting.stretched
-        if escapes not in made:
-            if len(counting.edges) > AT_ONCE[escapes] and escapes not in counting.begun:
-                counting.begun.add(escapes)
+        fragments = counting.stretched
+        if escapes not in fragments:
+            if len(counting.edges) > AT_ONCE[escapes] and escapes not in counting.deferred:
+                counting.deferred.add(escapes)
                 return None
-            made[escapes] = lower_stretch(counting, escapes)
-        return made[escapes]
+            fragments[escapes] = lower_stretch(counting, escapes)
+        return fragments[escapes]
 
     def _live(self, state: int, length: int) -> list[int]:
         """Return the states after one more character that can be completed at `length`."""

@@ -59,9 +59,9 @@ class CharacterEdges:
         if known is None:
             known = self._longer[numbers, target] = []
             ranges = self._alphabet.union(numbers)
-            beyond = intersect(ranges, BEYOND_ASCII)
-            if beyond:
-                fragment = byte_fragment(beyond)
+            non_ascii = intersect(ranges, BEYOND_ASCII)
+            if non_ascii:
+                fragment = byte_fragment(non_ascii)
                 first = self._lowering.graph.instantiate(fragment, target)
                 for low, high, after in fragment.edges[: int(fragment.ends[0])].tolist():
                     known.append((low, high, target if after < 0 else first + after))
@@ -85,7 +85,7 @@ class AutomatonPlaces:
         strings: Conjunction | TextTree,
         after: Callable[[int], int],
         end: int,
-        beyond: int = 0,
+        bytes_after: int = 0,
     ) -> None:
         self._graph = lowering.graph
         self._escapes: Escapes = escapes
@@ -94,7 +94,7 @@ class AutomatonPlaces:
         self._edges = CharacterEdges(lowering, self._alphabet)
         self._after = after
         self._end = end
-        self._beyond = beyond + 1
+        self._bytes_after = bytes_after + 1
         self._nodes: dict[int, int] = {}
 
     def entry(self) -> int:
@@ -105,7 +105,9 @@ class AutomatonPlaces:
         node = self._nodes.get(state)
         if node is None:
             node = self._nodes[state] = self._graph.lazy_node(
-                lambda node: self._define(node, state), lambda: self._beyond + self._strings.promised(state), self._end
+                lambda node: self._define(node, state),
+                lambda: self._bytes_after + self._strings.promised(state),
+                self._end,
             )
         return node
 
