@@ -51,7 +51,7 @@ class ForcedDrafts:
         if not ahead[QUOTED] and not trail.is_sure and is_of_use(QUOTED):
             ahead[QUOTED] = self._tokens(guide_cache.ahead(state))
         if not ahead[QUOTED] and not ahead[SPELT] and is_of_use(SPELT):
-            ahead[SPELT] = self._tokens(guide_cache.certain(state))
+            ahead[SPELT] = self._tokens(guide_cache.forced_bytes(state))
 
     def _tokens(self, data: bytes) -> list[int]:
         """Return the tokens of a text, without the last one if the text may be cut inside it.

@@ -202,7 +202,7 @@ class Engine:
         self._enter(call)
         return call
 
-    def again(self, call: Call, request: Request) -> None:
+    def retry(self, call: Call, request: Request) -> None:
         """Add a request that replaces a finished one of a call."""
         call.requests.append(request)
         self._enter(call)
@@ -238,12 +238,12 @@ class Engine:
         if self._is_closed and not call.outcomes:
             raise Cancelled("the engine was closed before this call was finished")
 
-    def certain(self, call: Call) -> dict[int, CommittedPrefix]:
+    def committed_prefixes(self, call: Call) -> dict[int, CommittedPrefix]:
         """Return the committed prefixes of running requests by number."""
         # the engine's own thread runs no step meanwhile
         with nullcontext() if threading.current_thread() is self._thread else self._held():
             groups = list(call.groups.items())
-            return {number: self._loop.certain(group) for number, group in groups if group.work.error is None}
+            return {number: self._loop.committed_prefix(group) for number, group in groups if group.work.error is None}
 
     @property
     def is_started(self) -> bool:

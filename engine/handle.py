@@ -60,7 +60,7 @@ class RequestRunner(Protocol):
         """Submit requests."""
         ...
 
-    def again(self, call: Call, request: Request) -> None:
+    def retry(self, call: Call, request: Request) -> None:
         """Add a request to a call."""
         ...
 
@@ -72,7 +72,7 @@ class RequestRunner(Protocol):
         """Run steps until there may be an outcome."""
         ...
 
-    def certain(self, call: Call) -> dict[int, CommittedPrefix]:
+    def committed_prefixes(self, call: Call) -> dict[int, CommittedPrefix]:
         """Return the committed prefixes of running texts."""
         ...
 
@@ -246,7 +246,7 @@ class Handle:
             attempt = self._attempts.get((prompt, sample), 0)
             if result.error is not None and attempt < self.options.retries:
                 self._attempts[prompt, sample] = attempt + 1
-                self.engine.again(self.call, replace(request, key=row_key(request.key, attempt + 1)))
+                self.engine.retry(self.call, replace(request, key=row_key(request.key, attempt + 1)))
                 continue
             results = self._found[prompt]
             del results[sequence.siblings or self._samples :]
@@ -314,13 +314,13 @@ class Cursor:
         """Yield news since the last call, between two steps. Outcomes are taken from the call."""
         handle = self.handle
         if self.grows and handle.call.groups:
-            for number, certain in handle.engine.certain(handle.call).items():
+            for number, prefix in handle.engine.committed_prefixes(handle.call).items():
                 begin = self._collected.get(number)
                 if begin is None:
-                    begin = self._lead(number, certain.text)
-                if begin is not None and len(certain.text) > begin:
-                    self._collected[number] = len(certain.text)
-                    yield number, certain._replace(text=certain.text[begin:])
+                    begin = self._lead(number, prefix.text)
+                if begin is not None and len(prefix.text) > begin:
+                    self._collected[number] = len(prefix.text)
+                    yield number, prefix._replace(text=prefix.text[begin:])
         yield from handle.call.take()
 
     def read(self, news: Iterable[News]) -> list[Piece]:

@@ -497,12 +497,12 @@ class Recorder:
         self._numbers: dict[int, int] = {}  # of the last step's beams by id
         self._finished: list[tuple[BeamHypothesis, int, int]] = []
 
-    def add(self, taken: Iterable[tuple[BeamHypothesis, int, BeamHypothesis, int | None]]) -> None:
+    def add(self, chosen: Iterable[tuple[BeamHypothesis, int, BeamHypothesis, int | None]]) -> None:
         """Add a step: parent, last token, hypothesis and bank of each. Unfinished ones come first."""
         step = len(self._steps)
         beams: list[TracedBeam] = []
         numbers: dict[int, int] = {}
-        ordered = sorted(taken, key=lambda entry: entry[2].finish is not None)
+        ordered = sorted(chosen, key=lambda entry: entry[2].finish is not None)
         for place, (parent, token, after, bank) in enumerate(ordered):
             if after.finish is None:
                 numbers[id(after)] = place

@@ -240,7 +240,7 @@ class DeviceBatch:
         waiting = len(slot.row.pending) - slot.sent
         if waiting > width:
             return self._part(slot, width, chooses=False)
-        if slot.attempt is None and self._sampler.is_tight(slot.row):
+        if slot.attempt is None and self._sampler.is_near_budget(slot.row):
             slot.attempt = 0
         is_closing = slot.attempt is not None
         record = self._record(slot, is_closing)
@@ -338,7 +338,7 @@ class DeviceBatch:
             if part.chooses:
                 self._go_on(slot, after, is_last)
             return True
-        is_closing = part.is_closing or (part.resumes and slot.was_closing and self._sampler.is_tight(row))
+        is_closing = part.is_closing or (part.resumes and slot.was_closing and self._sampler.is_near_budget(row))
         if token != UNUSABLE and row.guide_cache is not None and not is_closing:
             attempt = self._wrong(row, part, token)
             if attempt is not None:
@@ -358,11 +358,11 @@ class DeviceBatch:
         if row.done:
             return False
         slot.was_closing = is_closing
-        is_single, is_tight = row.pending == [token], self._sampler.is_tight(row)
+        is_single, is_near_budget = row.pending == [token], self._sampler.is_near_budget(row)
         self._go_on(slot, after, is_last)
-        if key is not None and (is_single if is_closing else not is_tight):
+        if key is not None and (is_single if is_closing else not is_near_budget):
             with suppress(FullError):
-                self._follow(key, row, is_tight)
+                self._follow(key, row, is_near_budget)
         return True
 
     def _go_on(self, slot: BatchSlot, after: int, is_last: bool) -> None:
@@ -371,14 +371,14 @@ class DeviceBatch:
         row, slot.record = slot.row, max(after, FREE)
         if after == UNKNOWN or (is_last and not slot.flying):
             self._void(slot)
-        elif is_last and self._may_ride(slot) and (slot.was_closing or not self._sampler.is_tight(row)):
+        elif is_last and self._may_ride(slot) and (slot.was_closing or not self._sampler.is_near_budget(row)):
             self._records.note(after)
             self._activate(slot)
 
-    def _follow(self, key: StateKey, row: SequenceState, is_tight: bool) -> None:
+    def _follow(self, key: StateKey, row: SequenceState, is_near_budget: bool) -> None:
         """Add the transitions of a sequence's pending tokens, chosen and forced, to the state table. Raises
         FullError."""
-        before, last = self._records.find(key), key_of(row, is_tight)
+        before, last = self._records.find(key), key_of(row, is_near_budget)
         is_forced = len(row.pending) > 1
         if not before or (is_forced and (last is None or last.guide_cache is not key.guide_cache)):
             return
@@ -414,7 +414,7 @@ class DeviceBatch:
 
     def _wrong(self, row: SequenceState, part: SlotStep, token: int) -> int | None:
         """Return the attempt number for a choice that has to be repeated; None if it stands."""
-        if part.resumes and self._sampler.is_tight(row):
+        if part.resumes and self._sampler.is_near_budget(row):
             return 0
         return None if self._sampler.fits(row, token) else 1
 

@@ -264,7 +264,7 @@ class ActiveSlots:
         made, behind = self._made[numbers], np.arange(width, dtype=np.int32)
         left = self._left[numbers, None] - 1 - behind
         fine = (tokens >= 0) & (after >= 0) & ~self._special[np.maximum(tokens, 0)]
-        fine &= self._records.enough[np.maximum(after, 0)] + 2 <= left
+        fine &= self._records.known_bound[np.maximum(after, 0)] + 2 <= left
         goes_on = (fine | (behind >= counts[:, None])).all(1) & (counts > 0)
         goes_on &= (made + counts <= _NOTED) & (self.flying[numbers] > 1)
         good, counts = numbers[goes_on], counts[goes_on]
@@ -373,7 +373,7 @@ def key_of(sequence: SequenceState, is_closing: bool) -> StateKey | None:
     if guide_cache is None:
         return None
     return StateKey(
-        *guide_cache.beyond(sequence.state), sequence.request.stop_ids, sequence.left if is_closing else None
+        *guide_cache.unwrap(sequence.state), sequence.request.stop_ids, sequence.left if is_closing else None
     )
 
 

@@ -70,8 +70,8 @@ class DeviceStateTable:
     """Numbers of states, called records. Each slot also has one record for masks of one use.
 
     Changes reach the device with the following launch, in order. The device reads nothing that was not written.
-    enough: int32 [count], for each record a number of tokens that completes a text; FAR if unknown or if the host has
-        to check each token
+    known_bound: int32 [count], for each record a number of tokens that completes a text; FAR if unknown or if the host
+        has to check each token
     is_forced, near: bool [count], True if one token is forced; and True if one was seen to be forced after the next
         token
     """
@@ -81,8 +81,8 @@ class DeviceStateTable:
         self._room = max(1, min(RECORDS, _MASKS // (4 * -(-size // 32))))
         self.count = 1 + slots + self._room
         self.capacity = CAPACITY
-        self.enough = np.full(self.count, FAR, np.int32)
-        self.enough[FREE] = 0
+        self.known_bound = np.full(self.count, FAR, np.int32)
+        self.known_bound[FREE] = 0
         self.near = np.zeros(self.count, np.bool_)
         self.is_forced = np.zeros(self.count, np.bool_)
         self._numbers: dict[StateKey, int] = {}
@@ -106,7 +106,7 @@ class DeviceStateTable:
         self._numbers.clear()
         self._keys[:] = EMPTY
         self._used = 0
-        self.enough[1:] = FAR
+        self.known_bound[1:] = FAR
         self.near[:] = self.is_forced[:] = False
         for each in (self._states, self._misses, self._wanted, self._classes, self._awaited, self._refused):
             each.clear()
@@ -141,17 +141,17 @@ class DeviceStateTable:
         return self._states[record]
 
     def note(self, record: int) -> None:
-        """Update `enough` of a record."""
+        """Update `known_bound` of a record."""
         if record == FREE:
             return
         key = self._states[record]
         if key.left is None:
-            enough = key.guide_cache.enough(key.state)
+            bound = key.guide_cache.known_bound(key.state)
         else:
             # A closing mask guarantees that the rest fits into the tokens left.
-            enough = key.left - 2 if key.left > MAX_LOOKED_AT else None
-        if enough is not None:
-            self.enough[record] = min(self.enough[record], enough)
+            bound = key.left - 2 if key.left > MAX_LOOKED_AT else None
+        if bound is not None:
+            self.known_bound[record] = min(self.known_bound[record], bound)
 
     def is_closing(self, record: int) -> bool:
         """Test whether a record's mask is a closing mask."""

@@ -74,9 +74,9 @@ class Attempts:
         """True if all texts are found or the prompt has failed."""
         return self.error is not None or len(self.texts) == self._search.n
 
-    def again(self, first: KVSequence) -> None:
+    def restart(self, first: KVSequence) -> None:
         """Mark all tokens as unread."""
-        (self._readers if self._pilot is None else self._pilot).again(first)
+        (self._readers if self._pilot is None else self._pilot).restart(first)
 
     def ask(self, rows: Mapping[int, int]) -> LogitsQuery:
         """Return the query for the nodes that were read."""

@@ -136,9 +136,9 @@ class Particles:
     def _log_weights(self) -> list[float]:
         return [particle.log_weight for particle in self._particles]
 
-    def again(self, first: KVSequence) -> None:
+    def restart(self, first: KVSequence) -> None:
         """Mark all tokens as unread."""
-        self._readers.again(first)
+        self._readers.restart(first)
 
     def ask(self, rows: Mapping[int, int]) -> LogitsQuery:
         """Return the query for the particles' distinct texts."""

@@ -68,7 +68,7 @@ class Walk:
     def closing(self, path: SampledPath) -> Mask | None:
         """Return the allowed tokens after which the rest surely fits; None if the budget is not tight."""
         guide_cache, left = self.request.guide_cache(path.state), self.request.left(path)
-        if guide_cache is None or left < 2 or not guide_cache.tight(path.state, left):
+        if guide_cache is None or left < 2 or not guide_cache.is_near_budget(path.state, left):
             return None
         return guide_cache.mask(path.state, self.request.stop_ids, left)
 
@@ -223,7 +223,7 @@ class PrefixSequences:
         self._known = known
         self.all = list(known.values())
 
-    def again(self, first: KVSequence) -> None:
+    def restart(self, first: KVSequence) -> None:
         """Mark all tokens as unread. Tables are new; the first sequence uses the given one."""
         fresh = [first, *(KVSequence(self._pool.table(first.table.source), []) for _ in self.all[1:])]
         for reader, tokens in zip(fresh, self._known, strict=True):

@@ -39,7 +39,7 @@ class Population(Protocol):
         """True if the population is finished or has failed."""
         ...
 
-    def again(self, first: KVSequence) -> None:
+    def restart(self, first: KVSequence) -> None:
         """Mark all tokens as unread. The first sequence uses the table of `first`."""
         ...
 
@@ -82,7 +82,7 @@ class Populations:
 
     def restart(self, population: Population, table: BlockTable) -> Population:
         """Return the population with all tokens unread."""
-        population.again(KVSequence(table, []))
+        population.restart(KVSequence(table, []))
         return population
 
     def advance(self, populations: Sequence[Population], reading: ForwardOutput[KVSequence]) -> None:

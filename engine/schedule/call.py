@@ -29,7 +29,7 @@ class SequenceGroup:
     is_preempted: True while it waits without blocks
     steps: forward passes that read several sequences for it; a single sequence counts its own
     preparation: the guide work it waits for
-    is_again: True if it was preempted or recovered and reads its tokens again
+    is_restarted: True if it was preempted or recovered and reads its tokens again
     """
 
     call: Call
@@ -39,11 +39,11 @@ class SequenceGroup:
     is_preempted: bool = False
     steps: int = 0
     preparation: Preparation | None = None
-    is_again: bool = False
+    is_restarted: bool = False
 
     def find(self, tokens: int) -> None:
         """Count prompt tokens that need not be read, since their blocks are known."""
-        if not self.is_again:
+        if not self.is_restarted:
             self.call.found[self.number] = self.call.found.get(self.number, 0) + tokens
 
     @property

@@ -154,12 +154,12 @@ class EngineCore:
             for group in call.groups.values():
                 group.preparation = None
 
-    def certain(self, group: SequenceGroup) -> CommittedPrefix:
+    def committed_prefix(self, group: SequenceGroup) -> CommittedPrefix:
         """Return the committed prefix of a request's text."""
         work = group.work
         if isinstance(work, BeamGroup):
-            return self._beams.certain(work)
-        return self._sampler.certain(work) if isinstance(work, SequenceState) else CommittedPrefix(b"")
+            return self._beams.committed_prefix(work)
+        return self._sampler.committed_prefix(work) if isinstance(work, SequenceState) else CommittedPrefix(b"")
 
     def check(self) -> None:
         """Raise AssertionError unless the pool's references are consistent."""
@@ -176,7 +176,7 @@ class EngineCore:
         self._sampler.keeps_states = self._device_batch is None
         self._drafter = self._make_drafter()
         whole = None if self._media is None else self._media.whole
-        self._scheduler = Scheduler(self._pool, self._config, self._budget, self._begin, self._again, whole)
+        self._scheduler = Scheduler(self._pool, self._config, self._budget, self._begin, self._restart, whole)
 
     def _make_drafter(self) -> Drafter | None:
         """Return a drafter if the model can read drafts; None otherwise."""
@@ -201,8 +201,10 @@ class EngineCore:
                 if not is_ended:
                     # Beams may be half advanced. Their search is deterministic and starts again.
                     is_single = isinstance(work, SequenceState)
-                    again = self._again(group) if is_single else self._start(work.request, _source(work))
-                    left.append(SequenceGroup(call, number, group.arrival, again, True, group.steps, is_again=True))
+                    restarted = self._restart(group) if is_single else self._start(work.request, _source(work))
+                    left.append(
+                        SequenceGroup(call, number, group.arrival, restarted, True, group.steps, is_restarted=True)
+                    )
                     call.groups[number] = left[-1]
                 else:
                     self._finish(group)
@@ -254,7 +256,7 @@ class EngineCore:
             return self._beams.start(request, table)
         return self._sampler.start(request, table, may_wait=may_wait)
 
-    def _again(self, group: SequenceGroup) -> Work:
+    def _restart(self, group: SequenceGroup) -> Work:
         """Return the work with all tokens unread."""
         work = group.work
         table = self._pool.table(_source(work), work.request.root)

@@ -177,7 +177,7 @@ class Scheduler:
 
     running: admitted groups, in order; preempted: groups without blocks, first in line of their priority
     budget: estimate of the prompt tokens that fit beside decode
-    begin: creates the group of a call's next request; again: restarts the work of a preempted group
+    begin: creates the group of a call's next request; restart: restarts the work of a preempted group
     whole: adjusts a number of tokens so that inseparable ones are read together
     """
 
@@ -187,7 +187,7 @@ class Scheduler:
         config: SchedulerConfig,
         budget: Budget,
         begin: Callable[[Call], SequenceGroup],
-        again: Callable[[SequenceGroup], Work],
+        restart: Callable[[SequenceGroup], Work],
         whole: Callable[[Sequence[int], int], int] | None = None,
     ) -> None:
         self.config = config
@@ -196,7 +196,7 @@ class Scheduler:
         self._pool = pool
         self._budget = budget
         self._begin = begin
-        self._again = again
+        self._restart = restart
         self._whole = whole
 
     def plan(self, calls: Sequence[Call]) -> StepPlan:
@@ -265,8 +265,8 @@ class Scheduler:
         self.running.remove(group)
         for reader in group.work.readers:
             self._pool.release(reader.table)
-        group.is_preempted = group.is_again = True
-        group.work = self._again(group)
+        group.is_preempted = group.is_restarted = True
+        group.work = self._restart(group)
         insort(self.preempted, group, key=in_line)
 
     def _left(self, call: Call, plan: StepPlan) -> int:
