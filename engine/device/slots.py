@@ -71,7 +71,7 @@ class SlotDrafter:
         trail = sequence.trail
         if record != FREE:
             guide_cache, state, *_ = self._records.key(record)
-            self._foreseen.tell(trail, guide_cache, state, lambda kind: trail.odds.of(kind) >= LIKELY)
+            self._foreseen.look_up(trail, guide_cache, state, lambda kind: trail.odds.of(kind) >= LIKELY)
         drafts = trail.drafts(most)
         if not drafts or trail.odds.of(drafts[0][1]) < LIKELY:
             return []

@@ -113,7 +113,7 @@ def test_the_likelier_draft_comes_first(model: Any) -> None:
     encode = model.tokenizer.encode
     trail = DraftHistory([*encode("the"), *encode("on"), *encode("the")], AcceptanceRates())
     cache = GuideCache(RegexGuide(" north", model.vocabulary), 0)
-    ForcedDrafts(model).tell(trail, cache, cache.guide.start, lambda kind: True)
+    ForcedDrafts(model).look_up(trail, cache, cache.guide.start, lambda kind: True)
     spelt = [(token, SPELT) for token in encode(" north")]
     assert trail.drafts(9)[: len(spelt)] == spelt and trail.ahead[QUOTED] == []
     for _ in range(60):
