@@ -90,8 +90,8 @@ def missing(module: str, name: str, hints: Mapping[str, str], possible: list[str
     """Return the error for an unknown attribute of a module, with a hint."""
     if name in hints:
         return AttributeError(f"{module} has no {name!r}: {hints[name]}")
-    near = get_close_matches(name, possible, 1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    matches = get_close_matches(name, possible, 1)
+    hint = f"; did you mean {matches[0]!r}?" if matches else ""
     return AttributeError(f"module {module!r} has no attribute {name!r}{hint}")
 
 
@@ -99,6 +99,6 @@ def unknown_argument(name: str, hints: Mapping[str, str], possible: list[str]) -
     """Return the error for an unknown argument, with a hint."""
     if name in hints:
         return OptionError(f"{name}= is no argument here: {hints[name]}")
-    near = get_close_matches(name, possible, 1)
-    hint = f"did you mean {near[0]}=?" if near else f"possible are {', '.join(possible)}"
+    matches = get_close_matches(name, possible, 1)
+    hint = f"did you mean {matches[0]}=?" if matches else f"possible are {', '.join(possible)}"
     return OptionError(f"{name}= is no argument here; {hint}")

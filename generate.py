@@ -343,20 +343,20 @@ def json(model: Model, schema: Any, **options: Unpack[JSONOptions]) -> Generator
     Raises SchemaError, LimitError, OptionError.
     """
     check_model(model, "generate.json", schema)
-    given: dict[str, Any] = {**JSON_DEFAULTS, **options}
-    own = {name: given.pop(name) for name in JSONGuideOptions.__annotations__ if name in given}
-    describe, strict = (check_bool(given.pop(name), name) for name in ("describe", "strict"))
-    around = _around(cast("AroundOptions", given))
-    _check_contexts(own.get("contexts"))
+    remaining: dict[str, Any] = {**JSON_DEFAULTS, **options}
+    guide_options = {name: remaining.pop(name) for name in JSONGuideOptions.__annotations__ if name in remaining}
+    describe, strict = (check_bool(remaining.pop(name), name) for name in ("describe", "strict"))
+    around = _around(cast("AroundOptions", remaining))
+    _check_contexts(guide_options.get("contexts"))
     structure = structure_of(text_in_file(schema, "generate.json: the schema") if isinstance(schema, Path) else schema)
-    guide = guides.JSONGuide(structure.schema, model.vocabulary, **own)
-    _tell_strange(guide, strict)
+    guide = guides.JSONGuide(structure.schema, model.vocabulary, **guide_options)
+    _report_strange(guide, strict)
     description = describe_schema(structure.schema) if describe else ""
     about: Any = {"description": description, "natural": natural_of(structure.schema)}
-    return Generator(model, guide, structure.convert, own.get("limits"), **about, **around)
+    return Generator(model, guide, structure.convert, guide_options.get("limits"), **about, **around)
 
 
-def _tell_strange(guide: JSONGuide, strict: bool) -> None:
+def _report_strange(guide: JSONGuide, strict: bool) -> None:
     """Warn of keywords that resemble those of JSON Schema. Raises SchemaError for them if `strict`."""
     for each in guide.strange_keywords:
         if strict:
@@ -401,17 +401,17 @@ def _pairs(pairs: Any) -> list[tuple[Generator[Any], Prompt]]:
     return found
 
 
-def _around(given: AroundOptions) -> dict[str, Any]:
+def _around(options: AroundOptions) -> dict[str, Any]:
     """Return a generator's options about text around its answers. Raises OptionError, TypeError for unknown options."""
-    for name in given:
+    for name in options:
         if name not in AroundOptions.__annotations__:
             raise TypeError(
                 f"{name!r} is not an option of this constraint; after=, thinking= and frame= are options of all "
                 "constraints"
             )
     return {
-        "after": After.of(given.get("after"), given.get("thinking")),
-        "frame": frame_of(given.get("frame", "auto")),
+        "after": After.of(options.get("after"), options.get("thinking")),
+        "frame": frame_of(options.get("frame", "auto")),
     }
 
 

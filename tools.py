@@ -109,8 +109,8 @@ def run(
     check_model(model, "tools.run", functions)
     check_int(rounds, "rounds", 1, 1000)
     Options.of(StreamOptions, dict(options))
-    given: Any = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
-    chat = check_prompt(given, "the prompt")
+    prompt: Any = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
+    chat = check_prompt(prompt, "the prompt")
     if not is_chat(chat):
         raise OptionError(f"tools.run expects a chat or a text, not {brief(messages)}")
     turns = [dict(each) for each in cast("Sequence[Message]", chat)]
@@ -119,11 +119,11 @@ def run(
     now = choice
     for number in range(rounds + 1):
         message = conversation.ask(now, dict(options), told, thinking=thinking, parallel=parallel)
-        made = [conversation.called(each) for each in message.calls if each.complete]
-        conversation.add(message, made)
-        repeats = bool(made) and all(each.is_like(calls) for each in made)
-        calls += made
-        if not made:
+        new_calls = [conversation.called(each) for each in message.calls if each.complete]
+        conversation.add(message, new_calls)
+        repeats = bool(new_calls) and all(each.is_like(calls) for each in new_calls)
+        calls += new_calls
+        if not new_calls:
             return ToolAnswer(message.content or "", conversation.messages, tuple(calls), number + 1, message.reasoning)
         # The model already knows the results of repeated calls, so it must answer in words.
         now = "none" if repeats or number + 1 == rounds else "auto"
@@ -230,18 +230,18 @@ class _Conversation:
             return ToolCall(call.name, arguments, call.id, error=f"{type(error).__name__}: {error}")
         return ToolCall(call.name, arguments, call.id, value)
 
-    def add(self, message: ParsedMessage, made: list[ToolCall]) -> None:
+    def add(self, message: ParsedMessage, new_calls: list[ToolCall]) -> None:
         """Append an answer and the results of its calls to the messages."""
-        said: dict[str, Any] = {"role": "assistant", "content": message.content or ""}
+        entry: dict[str, Any] = {"role": "assistant", "content": message.content or ""}
         if message.reasoning is not None:
-            said["reasoning_content"] = message.reasoning
-        if made:
-            said["tool_calls"] = [
+            entry["reasoning_content"] = message.reasoning
+        if new_calls:
+            entry["tool_calls"] = [
                 {"id": each.id, "type": "function", "function": {"name": each.name, "arguments": each.arguments}}
-                for each in made
+                for each in new_calls
             ]
-        self.messages.append(said)
-        for each in made:
+        self.messages.append(entry)
+        for each in new_calls:
             content = _written(each.value) if each.error is None else each.error
             self.messages.append({"role": "tool", "tool_call_id": each.id, "name": each.name, "content": content})
 
@@ -259,9 +259,9 @@ class _Conversation:
             if not str(error).startswith("tools="):
                 raise
         if choice == "none":
-            return verbatim.ids(_told(self.messages), 0, {})
-        said = IN_WORDS + EXAMPLE + "\n" + "\n".join(json_module.dumps(each["function"]) for each in listed)
-        return verbatim.ids([{"role": "system", "content": said}, *map(_plain, self.messages)], 0, {})
+            return verbatim.ids(_as_reports(self.messages), 0, {})
+        text = IN_WORDS + EXAMPLE + "\n" + "\n".join(json_module.dumps(each["function"]) for each in listed)
+        return verbatim.ids([{"role": "system", "content": text}, *map(_plain, self.messages)], 0, {})
 
 
 def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -275,7 +275,7 @@ def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
     return {"role": message["role"], "content": "\n".join(filter(None, (message["content"], written)))}
 
 
-def _told(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _as_reports(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return messages for such a template and an answer in words: the user reports the calls and their results."""
     found: list[dict[str, Any]] = []
     calls: dict[str, str] = {}

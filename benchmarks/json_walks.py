@@ -52,10 +52,10 @@ class Walker:
         guide, tokens = constraint.guide, self._vocabulary.tokens
         state, text = guide.start, b""
         for left in range(budget, 0, -1):
-            tight = constraint.tight(state, left)
-            token = self._pick(guide.mask_within(state, left) if tight else guide.mask(state), by_length)
+            is_near_budget = constraint.is_near_budget(state, left)
+            token = self._pick(guide.mask_within(state, left) if is_near_budget else guide.mask(state), by_length)
             after = guide.advance(state, token) if token >= 0 else -1
-            if not tight and token not in self._vocabulary.eos_ids and not constraint.fits(after, left - 1):
+            if not is_near_budget and token not in self._vocabulary.eos_ids and not constraint.fits(after, left - 1):
                 token = self._pick(guide.mask_within(state, left), by_length)
                 after = guide.advance(state, token) if token >= 0 else -1
             assert token >= 0, f"a dead end with {left} tokens left, after {text[-300:]!r}"

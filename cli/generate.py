@@ -37,7 +37,7 @@ from .search import SearchOptions, search_options
 
 if TYPE_CHECKING:
     from ..engine.decode.frames import FrameOption
-    from ..engine.engine import Told
+    from ..engine.engine import OnResult
     from ..engine.generator import Generator
     from ..engine.models.protocol import Model
     from ..engine.options import Options
@@ -499,7 +499,7 @@ def _generator(
     return Generator(model, guide, limits=limits, after=after, **options)
 
 
-Run = Callable[["Options", "Told"], list[Any]]
+Run = Callable[["Options", "OnResult"], list[Any]]
 """A function that generates for all prompts, and reports each finished text."""
 
 

@@ -104,7 +104,7 @@ def load_model(name: str | None, loading: LoadingOptions | None = None) -> Model
     if name.startswith(ZIP):
         return _zip_model(name.removeprefix(ZIP))
     try:
-        return models.transformers(name, **loading.given)
+        return models.transformers(name, **loading.changed)
     except OptionError as error:
         raise click.UsageError(
             f"{in_flags(str(error))}; a model is a name that `trellm models` lists or the Hugging Face Hub has, a "

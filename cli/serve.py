@@ -202,7 +202,7 @@ class Replicas:
             )
         app = deployment(
             model, settings, replicas=self.replicas or 1, cpus=1 if self.cpus is None else self.cpus,
-            gpus=self.gpus or 0, memory=memory, queued=settings.texts, **loading.given,
+            gpus=self.gpus or 0, memory=memory, queued=settings.texts, **loading.changed,
         )  # fmt: skip
         click.echo(f"{settings.name} at http://{host}:{port}/v1, as soon as replicas are ready", err=True)
         run(app, host=host, port=port)

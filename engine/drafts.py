@@ -40,9 +40,11 @@ class ForcedDrafts:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self._known: dict[bytes, list[int]] = {}
+        self._cached: dict[bytes, list[int]] = {}
 
-    def tell(self, trail: DraftHistory, guide_cache: GuideCache, state: int, is_of_use: Callable[[int], bool]) -> None:
+    def look_up(
+        self, trail: DraftHistory, guide_cache: GuideCache, state: int, is_of_use: Callable[[int], bool]
+    ) -> None:
         """Look up the text that follows a state.
 
         is_of_use: tests whether drafts of a kind are worth a lookup, which may take as long as a pass of a small model
@@ -51,18 +53,18 @@ class ForcedDrafts:
         if not ahead[QUOTED] and not trail.is_sure and is_of_use(QUOTED):
             ahead[QUOTED] = self._tokens(guide_cache.ahead(state))
         if not ahead[QUOTED] and not ahead[SPELT] and is_of_use(SPELT):
-            ahead[SPELT] = self._tokens(guide_cache.certain(state))
+            ahead[SPELT] = self._tokens(guide_cache.forced_bytes(state))
 
     def _tokens(self, data: bytes) -> list[int]:
         """Return the tokens of a text, without the last one if the text may be cut inside it.
 
         Return nothing if the tokenizer cannot encode exactly these bytes, for example if it adds a space.
         """
-        found = self._known.get(data)
+        found = self._cached.get(data)
         if found is None:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            found = self._known[data] = self._spell(data)
+            if len(self._cached) >= _REMEMBERED:
+                self._cached.clear()
+            found = self._cached[data] = self._spell(data)
         return found
 
     def _spell(self, data: bytes) -> list[int]:
@@ -119,7 +121,7 @@ FREE_TOKENS = 15
 
 
 class ForwardCosts:
-    """An estimate of the time of a forward pass as `begin + each * tokens`, which forgets old steps.
+    """An estimate of the time of a forward pass as `begin + token_seconds * tokens`, which forgets old steps.
 
     The choice of tokens is excluded, since it costs the same with and without drafts.
     Source: least squares with exponential forgetting, the slope regularised towards its former value.
@@ -129,18 +131,18 @@ class ForwardCosts:
         self._steps = 0
         self._tokens = self._seconds = 0.0
         self._variance = self._covariance = 0.0
-        self._each: float | None = None
+        self._token_seconds: float | None = None
 
     @property
-    def each(self) -> float:
+    def token_seconds(self) -> float:
         """Seconds for one more token."""
-        if self._each is None:
+        if self._token_seconds is None:
             return self._seconds / (self._tokens + FREE_TOKENS)
-        return self._each
+        return self._token_seconds
 
     def time(self, tokens: float) -> float:
         """Return the seconds of a step of `tokens` tokens."""
-        return max(self._seconds + self.each * (tokens - self._tokens), self.each * tokens)
+        return max(self._seconds + self.token_seconds * (tokens - self._tokens), self.token_seconds * tokens)
 
     def note(self, tokens: int, seconds: float) -> None:
         """Update the estimate with a step. An outlier counts less, since the machine may have been busy otherwise."""
@@ -155,30 +157,30 @@ class ForwardCosts:
             seconds = min(seconds, _OUTLIER * self.time(tokens))
         share = max(1 - _FORGET, 1 / self._steps)
         more, longer = tokens - self._tokens, seconds - self._seconds
-        before = self.each
+        before = self.token_seconds
         if before * self._tokens * _MARGIN > _SURE * self._seconds:
             before -= _DOUBT * before
         self._tokens += share * more
         self._seconds += share * longer
         self._variance = (1 - share) * (self._variance + share * more * more)
         self._covariance = (1 - share) * (self._covariance + share * more * longer)
-        if more or self._each is not None:
+        if more or self._token_seconds is not None:
             slope = (self._covariance + _RIDGE * before) / (self._variance + _RIDGE)
-            self._each = min(max(slope, 0.0), self._seconds / self._tokens)
+            self._token_seconds = min(max(slope, 0.0), self._seconds / self._tokens)
 
     def _begin(self, tokens: int, seconds: float) -> None:
         """Restart the estimate from this step, but keep a slope that is still plausible."""
         self._steps, self._tokens, self._seconds = 1, tokens, seconds
         self._variance = self._covariance = 0.0
-        if self._each is not None and self._each * tokens > seconds:
-            self._each = None
+        if self._token_seconds is not None and self._token_seconds * tokens > seconds:
+            self._token_seconds = None
 
     def pays(self, probability: float, tokens: float, useful: float, besides: float = 0.0) -> bool:
         """Test whether one more token pays in a step of `tokens`, of which `useful` are expected to be kept.
 
         It pays if it brings more per time than the whole step. besides: seconds to draft it
         """
-        return probability * self.time(tokens) > _MARGIN * (self.each + besides) * useful
+        return probability * self.time(tokens) > _MARGIN * (self.token_seconds + besides) * useful
 
 
 CATCH_UP = 256
@@ -351,8 +353,8 @@ class Drafter:
         self._sampler = sequences
         self._pool = pool
         self._foreseen = ForcedDrafts(model)
-        self._seconds: dict[int, DraftModel] = {}
-        self._asked = 0
+        self._draft_models: dict[int, DraftModel] = {}
+        self._queries = 0
         self._eos = frozenset(model.vocabulary.eos_ids)
 
     @staticmethod
@@ -369,19 +371,19 @@ class Drafter:
         useful = float(len(sequences))
         asking: list[Asking] = []
         for sequence in sequences:
-            made, draft = len(sequence.tokens), sequence.request.options.draft
+            length, draft = len(sequence.tokens), sequence.request.options.draft
             if sequence.request.scores and draft is True:
                 continue  # keeps log-probabilities reproducible: they would depend on the measured width of steps
             if (
                 not draft
-                or not made
+                or not length
                 or sequence.left < 2
-                or (sequence.trail is not None and made < sequence.trail.wakes)
+                or (sequence.trail is not None and length < sequence.trail.wakes)
             ):
                 continue
             trail = self._trail(sequence)
             if sequence.guide_cache is not None:
-                self._foreseen.tell(trail, sequence.guide_cache, sequence.state, self._is_of_use(sequence))
+                self._foreseen.look_up(trail, sequence.guide_cache, sequence.state, self._is_of_use(sequence))
             brings = self._draft(sequence, trail, tokens, useful, found)
             tokens += len(found.tokens.get(sequence, ()))
             useful += brings
@@ -390,7 +392,7 @@ class Drafter:
             else:
                 trail.rest(brings > 0)
         if asking:
-            self._ask(asking, tokens, useful, found)
+            self._query_models(asking, tokens, useful, found)
         for sequence in list(found.tokens):
             self._make_room(sequence, found)
         return found if found.tokens else None
@@ -429,8 +431,8 @@ class Drafter:
 
     def keep(self, sequences: Sequence[SequenceState]) -> None:
         """Release what draft models have read of other sequences."""
-        if self._seconds:
-            for second in self._seconds.values():
+        if self._draft_models:
+            for second in self._draft_models.values():
                 second.keep(set(sequences))
 
     def _trail(self, sequence: SequenceState) -> DraftHistory:
@@ -446,10 +448,10 @@ class Drafter:
         trail: DraftHistory | None = sequence.trail
         if trail is None:
             return
-        known = len(trail.tokens) - len(sequence.request.start.prompt)
-        slept = trail.wakes > known
-        for place in range(known, len(sequence.tokens)):
-            trail.take(sequence.tokens[place], place == known and not slept)
+        length = len(trail.tokens) - len(sequence.request.start.prompt)
+        slept = trail.wakes > length
+        for place in range(length, len(sequence.tokens)):
+            trail.take(sequence.tokens[place], place == length and not slept)
 
     def _draft(
         self, sequence: SequenceState, trail: DraftHistory, tokens: int, useful: float, found: StepDrafts
@@ -463,9 +465,9 @@ class Drafter:
         probability, brings, is_on = 1.0, 0.0, True
         while len(drafted) < most:
             guide_cache, place = request.guide_cache(state), len(drafted)
-            known = None if guide_cache is None else guide_cache.known(state)
+            allowed = None if guide_cache is None else guide_cache.known(state)
             draft = drafts[place][0] if is_on and place < len(drafts) else -1
-            token = known.forced if known is not None and known.forced >= 0 and not request.scores else draft
+            token = allowed.forced if allowed is not None and allowed.forced >= 0 and not request.scores else draft
             if token < 0 or token in self._eos:
                 break
             if token == draft:
@@ -479,46 +481,48 @@ class Drafter:
             if state == DEAD:
                 break
             drafted.append(token)
-            known = None if guide_cache is None or request.scores or request.stop_ids else guide_cache.known(state)
-            if known is None or known.ids is None:
+            allowed = None if guide_cache is None or request.scores or request.stop_ids else guide_cache.known(state)
+            if allowed is None or allowed.ids is None:
                 wide.append(len(drafted))
         if not drafted or not brings:
             return 0.0
         found.tokens[sequence], found.wide[sequence] = drafted, wide
         return brings
 
-    def _ask(self, asking: Sequence[Asking], tokens: int, useful: float, found: StepDrafts) -> None:
+    def _query_models(self, asking: Sequence[Asking], tokens: int, useful: float, found: StepDrafts) -> None:
         """Query draft models for sequences without other drafts, sometimes even if it does not pay."""
-        asked: dict[int, list[tuple[SequenceState, DraftHistory, int]]] = {}
+        by_model: dict[int, list[tuple[SequenceState, DraftHistory, int]]] = {}
         for sequence, trail, draft in asking:
-            second = self._second(draft)
+            draft_model = self._draft_model(draft)
             likely, count, brings = trail.odds.of(SECOND), 0, 0.0
             most = min(WIDEST - len(sequence.pending), sequence.left - 1)
             while count < most and self.costs.pays(
-                likely ** (count + 1), tokens + count, useful + brings, second.seconds
+                likely ** (count + 1), tokens + count, useful + brings, draft_model.seconds
             ):
                 count += 1
                 brings += likely**count
-            self._asked += 1
-            if count == 0 and self._asked % SELDOM == 0:
+            self._queries += 1
+            if count == 0 and self._queries % SELDOM == 0:
                 count = 1
             if count:
-                asked.setdefault(id(draft), []).append((sequence, trail, count))
+                by_model.setdefault(id(draft), []).append((sequence, trail, count))
             trail.rest(count > 0)
-        for key, several in asked.items():
-            proposed = self._seconds[key].propose([each for each, _, _ in several], [count for _, _, count in several])
+        for key, several in by_model.items():
+            proposed = self._draft_models[key].propose(
+                [each for each, _, _ in several], [count for _, _, count in several]
+            )
             for (sequence, trail, _), drafts in zip(several, proposed, strict=True):
                 trail.ahead[SECOND] = drafts
                 useful += self._draft(sequence, trail, tokens, useful, found)
                 tokens += len(found.tokens.get(sequence, ()))
 
-    def _second(self, model: Model) -> DraftModel:
+    def _draft_model(self, model: Model) -> DraftModel:
         """Return the state of a draft model."""
-        found = self._seconds.get(id(model))
+        found = self._draft_models.get(id(model))
         if found is None:
             size, free = model.block_bytes, free_bytes(getattr(model, "device", None))
             most = self._pool.count if free is None or not size else int(free * SHARE) // size
-            found = self._seconds[id(model)] = DraftModel(model, max(1, min(self._pool.count, most)))
+            found = self._draft_models[id(model)] = DraftModel(model, max(1, min(self._pool.count, most)))
         return found
 
     def _is_of_use(self, sequence: SequenceState) -> Callable[[int], bool]:
@@ -530,9 +534,9 @@ class Drafter:
     def _make_room(self, sequence: SequenceState, found: StepDrafts) -> None:
         """Take blocks for a sequence's drafts, or drop drafts without blocks."""
         table, drafted = sequence.table, found.tokens[sequence]
-        known = len(table.tokens) + len(sequence.pending)
-        if not self._pool.extend(table, known + len(drafted)):
-            del drafted[len(table.blocks) * BLOCK - known :]
+        length = len(table.tokens) + len(sequence.pending)
+        if not self._pool.extend(table, length + len(drafted)):
+            del drafted[len(table.blocks) * BLOCK - length :]
             found.wide[sequence] = [place for place in found.wide[sequence] if place <= len(drafted)]
             if not drafted:
                 del found.tokens[sequence]

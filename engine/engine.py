@@ -71,15 +71,15 @@ class Engine:
             check_int(tokens, "tokens", LEAST, LONGEST),
             *chunk_or_gap(model, chunk, max_gap_ms),
         )
-        given = None if memory is None else check_int(memory, "memory", 1, 1 << 60)
-        self._blocks, self._slots = blocks_for(model, given), slots_for(model, given)
+        checked = None if memory is None else check_int(memory, "memory", 1, 1 << 60)
+        self._blocks, self._slots = blocks_for(model, checked), slots_for(model, checked)
         self._lock = new_lock()
         self._loop = EngineCore(model, self._blocks, self._config, self._slots)
         self._entering: deque[Call] = deque()
         self._news, self._work = _conditions()
         self._thread: threading.Thread | None = None
         self._preparer: threading.Thread | None = None
-        self._watchers: list[Callable[[], None]] = []
+        self._listeners: list[Callable[[], None]] = []
         self._is_closed = False
         self.step_seconds = 0.0
         _ENGINES.add(self)
@@ -117,7 +117,7 @@ class Engine:
     def step(self) -> bool:
         """Run one step for all requests, after a step of another thread. Return True if there is more to do."""
         self._check_not_stepping()
-        with self._held():
+        with self._hold_lock():
             self._step()
             return self.is_busy
 
@@ -164,21 +164,21 @@ class Engine:
                 self._thread.start()
         return self
 
-    def watch(self, told: Callable[[], None]) -> None:
+    def watch(self, listener: Callable[[], None]) -> None:
         """Register a function to be called in the engine's own thread after each step, and once by `close`.
 
         Steps wait for it.
         """
-        self._watchers = [*self._watchers, told]
+        self._listeners = [*self._listeners, listener]
 
-    def unwatch(self, told: Callable[[], None]) -> None:
+    def unwatch(self, listener: Callable[[], None]) -> None:
         """Unregister a function of `watch`."""
-        self._watchers = [each for each in self._watchers if each != told]
+        self._listeners = [each for each in self._listeners if each != listener]
 
     def close(self) -> None:
         """Cancel all requests, and release the memory. Unfinished handles raise Cancelled."""
         self._is_closed = True
-        self.tell()
+        self.notify()
         for thread in (self._thread, self._preparer):
             if thread is not None and thread is not threading.current_thread():
                 self._loop.stop_waiting()
@@ -188,11 +188,11 @@ class Engine:
                 call.is_cancelled = True
             self._entering.clear()
             self._loop.close()
-        self.tell()
+        self.notify()
         if _engine_of(self.model) is self:
             _forget(self.model)
-        for told in self._watchers:
-            told()
+        for listener in self._listeners:
+            listener()
 
     def enter(self, requests: Sequence[Request], limit: int) -> Call:
         """Submit requests with at most `limit` sequences at once. Raises OptionError if one can never fit."""
@@ -202,7 +202,7 @@ class Engine:
         self._enter(call)
         return call
 
-    def again(self, call: Call, request: Request) -> None:
+    def retry(self, call: Call, request: Request) -> None:
         """Add a request that replaces a finished one of a call."""
         call.requests.append(request)
         self._enter(call)
@@ -213,11 +213,11 @@ class Engine:
         # The garbage collector may drop a handle within a step of this thread.
         if not self._is_stepping and self._lock.acquire(blocking=False):
             try:
-                self._take_up()
+                self._pass_calls()
                 self._loop.forget()
             finally:
                 self._lock.release()
-        self.tell()
+        self.notify()
 
     def wait(self, call: Call, *, every_step: bool = False) -> None:
         """Run steps, or wait for those of others, until a call may have an outcome. Raises Cancelled.
@@ -238,19 +238,19 @@ class Engine:
         if self._is_closed and not call.outcomes:
             raise Cancelled("the engine was closed before this call was finished")
 
-    def certain(self, call: Call) -> dict[int, CommittedPrefix]:
+    def committed_prefixes(self, call: Call) -> dict[int, CommittedPrefix]:
         """Return the committed prefixes of running requests by number."""
         # the engine's own thread runs no step meanwhile
-        with nullcontext() if threading.current_thread() is self._thread else self._held():
+        with nullcontext() if threading.current_thread() is self._thread else self._hold_lock():
             groups = list(call.groups.items())
-            return {number: self._loop.certain(group) for number, group in groups if group.work.error is None}
+            return {number: self._loop.committed_prefix(group) for number, group in groups if group.work.error is None}
 
     @property
     def is_started(self) -> bool:
         """True if the engine's own thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Notify threads that wait for a step or an outcome, and the preparation thread if it has work."""
         with self._news:
             self._news.notify_all()
@@ -300,14 +300,14 @@ class Engine:
         self._check_open()
         self._entering.append(call)
         if self.is_started:
-            self.tell()
+            self.notify()
 
     def _step(self, most: int = 1) -> None:
         """Run one step with the lock held. most: the most tokens of a sequence"""
-        self._take_up()
+        self._pass_calls()
         self._loop.step(most, self._is_wanted)
 
-    def _take_up(self) -> None:
+    def _pass_calls(self) -> None:
         """Pass new calls to the loop, with the lock held."""
         while self._entering:
             if self._entering[0] not in self._loop.calls:
@@ -315,13 +315,13 @@ class Engine:
             self._entering.popleft()
 
     @contextmanager
-    def _held(self) -> Generator[None]:
+    def _hold_lock(self) -> Generator[None]:
         """Hold the lock of steps in a block, then notify waiting threads."""
         try:
             with self._lock:
                 yield
         finally:
-            self.tell()
+            self.notify()
 
     def _is_over(self, call: Call) -> bool:
         """Test whether a thread that waits for a call has to look at it."""
@@ -355,7 +355,7 @@ class Engine:
         """Release the lock of steps if this thread holds it, and notify others."""
         if is_held(self._lock):
             self._lock.release()
-            self.tell()
+            self.notify()
 
     def _prepare_all(self) -> None:
         """Run preparations in order, in the engine's second thread."""
@@ -379,12 +379,12 @@ class Engine:
                 self._news.wait_for(lambda: self._is_closed or self.is_busy)
                 if self._is_closed:
                     return
-            for act in (self._timed_step, *self._watchers):
+            for act in (self._timed_step, *self._listeners):
                 try:
                     act()
                 except BaseException as error:
                     self._fail_all(error)
-            self.tell()
+            self.notify()
 
     def _timed_step(self) -> None:
         with self._lock:
@@ -429,10 +429,10 @@ def _forget(model: Any) -> None:
         delattr(model, _NAME)
 
 
-def _tell_all() -> None:
+def _notify_all() -> None:
     """Notify threads that found the step lock held by a forking thread."""
     for engine in list(_ENGINES):
-        engine.tell()
+        engine.notify()
 
 
 def _forget_threads() -> None:
@@ -443,7 +443,7 @@ def _forget_threads() -> None:
 
 if hasattr(os, "register_at_fork"):
     # Runs after the handlers of `guides.locks`, which were registered before, so all locks are free.
-    os.register_at_fork(after_in_parent=_tell_all, after_in_child=_forget_threads)
+    os.register_at_fork(after_in_parent=_notify_all, after_in_child=_forget_threads)
 
 
 @atexit.register
@@ -471,18 +471,18 @@ def blocks_for(model: Model, memory: int | None) -> int:
     if size == 0:
         return MAX_BLOCKS if model.state_bytes else 0
     free = free_bytes(getattr(model, "device", None))
-    taken = slots_for(model, memory) * model.state_bytes
+    slot_bytes = slots_for(model, memory) * model.state_bytes
     if memory is None:
-        return MAX_BLOCKS if free is None else max(1, min((int(free * SHARE) - taken) // size, MAX_BLOCKS))
+        return MAX_BLOCKS if free is None else max(1, min((int(free * SHARE) - slot_bytes) // size, MAX_BLOCKS))
     if free is not None and memory > free:
         raise OptionError(
             f"memory={memory}: {shown_size(memory)} exceed the {shown_size(free)} that are free; ask for less"
         )
-    if memory - taken < size:
+    if memory - slot_bytes < size:
         raise OptionError(
             f"memory={memory}: too small for one block of {BLOCK} tokens, which takes {size} bytes; ask for more"
         )
-    return min((memory - taken) // size, MAX_BLOCKS)
+    return min((memory - slot_bytes) // size, MAX_BLOCKS)
 
 
 def slots_for(model: Model, memory: int | None) -> int:
@@ -494,13 +494,13 @@ def slots_for(model: Model, memory: int | None) -> int:
     if size == 0:
         return 0
     free = free_bytes(getattr(model, "device", None))
-    given = memory
-    if given is None:
-        given = MAX_SLOTS * size * 2 if free is None else int(free * SHARE)
-    share = given // 2 if model.block_bytes else given
+    budget = memory
+    if budget is None:
+        budget = MAX_SLOTS * size * 2 if free is None else int(free * SHARE)
+    share = budget // 2 if model.block_bytes else budget
     if share < size:
         raise OptionError(
-            f"memory={given}: too small for the state of one sequence, which takes {size} bytes; "
+            f"memory={budget}: too small for the state of one sequence, which takes {size} bytes; "
             f"ask for {size * (2 if model.block_bytes else 1)} or more"
         )
     return min(share // size, MAX_SLOTS)
@@ -542,11 +542,11 @@ def check_fits(model: Model, request: Request, blocks: int, slots: int = 0) -> N
         )
 
 
-Told = Callable[[int, int, Generation[Any]], None]
+OnResult = Callable[[int, int, Generation[Any]], None]
 """A listener to finished texts: number of the prompt, number of the sample, and the result."""
 
 
-def run_together(pairs: Pairs, options: Options, told: Told | None = None) -> list[Any]:
+def run_together(pairs: Pairs, options: Options, on_result: OnResult | None = None) -> list[Any]:
     """Run generators of one model in one batch. Return a Generation for each pair, or a list if `search.n > 1`.
 
     Ctrl-C raises Interrupted. Other exceptions are raised unchanged. `finished` of both holds the results so far.
@@ -554,17 +554,17 @@ def run_together(pairs: Pairs, options: Options, told: Told | None = None) -> li
     if not pairs:
         return []
     handle = Handle(Engine.of(pairs[0][0].model), pairs, options)
-    with keeping(handle.saved), _bar(len(pairs) * options.search.n, options.progress) as bar:
+    with keeping(handle.saved), _progress_bar(len(pairs) * options.search.n, options.progress) as bar:
         for each in handle.finished():
             if bar is not None:
                 bar.update()
-            if told is not None:
+            if on_result is not None:
                 assert each.result is not None, "it is the last piece of a text"
-                told(each.prompt, each.sample, each.result)
+                on_result(each.prompt, each.sample, each.result)
         return handle.results()
 
 
-def _bar(total: int, progress: bool | None) -> Any:
+def _progress_bar(total: int, progress: bool | None) -> Any:
     if progress if progress is not None else total > 1 and sys.stderr.isatty():
         from tqdm import tqdm
 

@@ -18,7 +18,7 @@ from .decode.frames import After, Frame, FrameOption
 from .decode.randomness import row_key
 from .decode.requests import Job
 from .decode.sequence import SequenceState
-from .engine import Told, run_together
+from .engine import OnResult, run_together
 from .generator import Generator
 from .models.protocol import Model
 from .options import DEFAULTS, CallOptions, Options, RunOptions
@@ -95,7 +95,7 @@ class Extractor(Generator[Any]):
             chosen = self._likeliest(places, self._prompt_of(sequence).decode(errors="replace"))
         return guide.source.span(places, chosen)
 
-    def run_texts(self, prompts: Sequence[Prompt], options: Options, told: Told | None = None) -> list[Any]:
+    def run_texts(self, prompts: Sequence[Prompt], options: Options, on_result: OnResult | None = None) -> list[Any]:
         """Run as every generator does, but with distinct spans for each prompt."""
         if options.fields:
             self.field_scorer(options)  # raises an error: quotations have no fields
@@ -103,7 +103,7 @@ class Extractor(Generator[Any]):
         if self._most > 1 and several > 1:
             raise OptionError(f"spans={self._most} and {options.search!r} both ask for several texts; use n=1")
         if self._most == 1 and not (several > 1 and isinstance(options.search, Sample)):
-            return super().run_texts(prompts, options, told)
+            return super().run_texts(prompts, options, on_result)
         if options.include:
             raise OptionError(
                 "include= is not supported with several distinct spans; leave it out, or ask for one span at a time"
@@ -114,7 +114,7 @@ class Extractor(Generator[Any]):
                 "after= is not supported with several distinct spans; leave it out, or ask for one span at a time"
             )
         make = partial(Extractor, self.model, frame=self.frame)
-        run = _DistinctSpans(make, self._quotations, prompts, options, max(several, self._most), order, told)
+        run = _DistinctSpans(make, self._quotations, prompts, options, max(several, self._most), order, on_result)
         try:
             run.go_on()
         except KeyboardInterrupt:
@@ -135,11 +135,11 @@ class Extractor(Generator[Any]):
         documents = self._quotations.source.documents
         for document in sorted(documents, key=len, reverse=True):
             prompt = prompt.replace(document, " ")
-        asked = {word for word in _words_of(prompt) if word in self._frequencies}
+        words = {word for word in _words_of(prompt) if word in self._frequencies}
         points: list[float] = []
         for number, start, end in places:
             around = documents[number][max(0, start - NEARBY) : end + NEARBY]
-            points.append(sum(1 / self._frequencies[word] for word in asked.intersection(_words_of(around))))
+            points.append(sum(1 / self._frequencies[word] for word in words.intersection(_words_of(around))))
         return points.index(max(points))
 
     @cached_property
@@ -164,17 +164,17 @@ class _DistinctSpans:
         options: Options,
         wanted: int,
         order: Order | None,
-        told: Told | None,
+        on_result: OnResult | None,
     ) -> None:
         self._make = make
         self._guide = guide
         self._prompts = prompts
-        self._given = options
+        self._user_options = options
         self._options = replace(options, logprobs=options.logprobs or order == "score", progress=False)
         self._seeds = options.seeds(len(prompts))
         self._wanted = wanted
         self._order = order
-        self._told = told
+        self._on_result = on_result
         self._turn = 0
         self.has_started = False
         self.found: list[list[Generation[Any]]] = [[] for _ in prompts]
@@ -224,8 +224,8 @@ class _DistinctSpans:
             del self.open[number]
             self.found[number] = self._ordered(self.found[number])
             for place, result in enumerate(self.found[number]):
-                if self._told is not None:
-                    self._told(number, place, result)
+                if self._on_result is not None:
+                    self._on_result(number, place, result)
 
     def _after(self, found: list[Generation[Any]], results: list[Generation[Any]]) -> SubstringGuide | None:
         """Add new results. Return the guide of the next run; None if none is needed."""
@@ -237,10 +237,10 @@ class _DistinctSpans:
             if result.text not in known:
                 found.append(result)
                 known.add(result.text)
-        taken = [place for result in found if result.value is not None for place in result.value.occurrences]
-        if not taken or not before < len(found) < self._wanted:
+        quoted = [place for result in found if result.value is not None for place in result.value.occurrences]
+        if not quoted or not before < len(found) < self._wanted:
             return None
-        left, most = self._guide.without(taken), self._given.max_tokens
+        left, most = self._guide.without(quoted), self._user_options.max_tokens
         is_too_long = left is not None and most is not None and left.distance(left.start) > most
         return None if is_too_long else left
 
@@ -249,7 +249,7 @@ class _DistinctSpans:
             results = sorted(results, key=lambda result: -sum(result.raw_logprobs or ()))
         elif self._order is not None:
             results = sorted(results, key=lambda result: (result.value.document, result.value.start))
-        if self._given.logprobs:
+        if self._user_options.logprobs:
             return results
         return [replace(result, logprobs=None, raw_logprobs=None, score=None) for result in results]
 

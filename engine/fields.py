@@ -25,7 +25,7 @@ from .decode.frames import Frame
 from .decode.guide_cache import GuideCache
 from .decode.requests import Job
 from .decode.sequence import SequenceState
-from .engine import Told, run_together
+from .engine import OnResult, run_together
 from .handle import Task
 from .models.protocol import Model, SourceModel
 from .options import MAX_BEST, Options
@@ -212,21 +212,21 @@ def _next(model: Model, prompts: Sequence[tuple[int, ...]], allowed: Sequence[Se
     a choice between text tokens, the model is not queried for them.
     """
     eos = frozenset(model.vocabulary.eos_ids)
-    asked: list[tuple[int, int | None, _Step]] = []
+    queries: list[tuple[int, int | None, _Step]] = []
     others: list[list[int]] = []
     for number, several in enumerate(allowed):
         others.append([token for token in several if token not in eos])
         if others[-1] and len(several) > 1:
             ends = [token for token in several if token in eos]
             if len(others[-1]) > 1:
-                asked.append((number, None, _Step(model, others[-1])))
-            asked += [(number, end, _Step(model, [*others[-1], end])) for end in ends]
+                queries.append((number, None, _Step(model, others[-1])))
+            queries += [(number, end, _Step(model, [*others[-1], end])) for end in ends]
     best = min(MAX_BEST, model.vocabulary.size)
     options = Options(max_tokens=1, logprobs=best, draft=False, heal=False, batch_size=ROWS, progress=False)
-    answers = run_together([(step, prompts[number] or "") for number, _, step in asked], options)
+    answers = run_together([(step, prompts[number] or "") for number, _, step in queries], options)
     shares: list[dict[int, float]] = [{each[0]: 1.0} if len(each) == 1 else {} for each in others]
     odds: list[dict[int, float]] = [{} for _ in allowed]
-    for (number, end, _), result in zip(asked, answers, strict=True):
+    for (number, end, _), result in zip(queries, answers, strict=True):
         if end is None:
             shares[number] = result.value
         else:
@@ -342,14 +342,14 @@ class FieldScorer:
         self._is_json = isinstance(guide, JSONGuide) or isinstance(getattr(guide, "child", None), JSONGuide)
         self._convert = convert
 
-    def run(self, prompts: Sequence[Prompt], options: Options, told: Told | None) -> list[Any]:
+    def run(self, prompts: Sequence[Prompt], options: Options, on_result: OnResult | None) -> list[Any]:
         """Return results of `run` with fields for a list of prompts."""
         scored: dict[tuple[int, int], Generation[Any]] = {}
 
         def keep(number: int, sample: int, result: Generation[Any]) -> None:
             scored[number, sample] = self.scored(result, options)
-            if told is not None:
-                told(number, sample, scored[number, sample])
+            if on_result is not None:
+                on_result(number, sample, scored[number, sample])
 
         found = run_together([(self._task, prompt) for prompt in prompts], options, keep)
         if options.search.n == 1:

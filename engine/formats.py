@@ -48,12 +48,12 @@ class TypeFormat:
     natural: NaturalSpelling | None = None
 
 
-def _whole(text: str) -> int:
+def _to_int(text: str) -> int:
     return int(Decimal(text))  # int() refuses more than 4,300 digits
 
 
 _PATTERNS: dict[Any, tuple[str, Callable[[str], Any]]] = {
-    int: (INTEGER, _whole),
+    int: (INTEGER, _to_int),
     float: (INTEGER + r"(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?", float),
     datetime.date: (DATE, datetime.date.fromisoformat),
     datetime.time: (TIME, datetime.time.fromisoformat),
@@ -91,14 +91,14 @@ def _dates(form: str, spelt: Callable[[int], str]) -> str:
     return "|".join([*forms, form.format(month=f"({spelt(2)})", day="29", year=_LEAP_YEAR)])
 
 
-def _in_words(number: int) -> str:
+def _month_name_pattern(number: int) -> str:
     """Return a pattern of a month's name, its abbreviation with or without a full stop, and both in capitals."""
     name = _MONTHS[number - 1]
     both = [name, name[:3] + "\\.?"] + (["Sept\\.?"] if number == 9 else [])
     return "|".join([*both, *(each.upper() for each in both)])
 
 
-def _in_digits(number: int) -> str:
+def _month_number_pattern(number: int) -> str:
     """Return a pattern of a month's number."""
     return f"0?{number}" if number < 10 else str(number)
 
@@ -144,10 +144,10 @@ def _iso_time(text: str) -> str:
 
 _WRITTEN_DATES = (
     DATE,
-    _dates("{month} {day}(st|nd|rd|th)?,? {year}", _in_words),
-    _dates("{day}(st|nd|rd|th)?( of|-)?[ -]?{month}(,|-)?[ -]?{year}", _in_words),
-    _dates(r"{day}\.{month}\.{year}", _in_digits),
-    _dates("{year}/{month}/{day}", _in_digits),
+    _dates("{month} {day}(st|nd|rd|th)?,? {year}", _month_name_pattern),
+    _dates("{day}(st|nd|rd|th)?( of|-)?[ -]?{month}(,|-)?[ -]?{year}", _month_name_pattern),
+    _dates(r"{day}\.{month}\.{year}", _month_number_pattern),
+    _dates("{year}/{month}/{day}", _month_number_pattern),
 )
 _NATURAL: dict[Any, NaturalSpelling] = {
     int: NaturalSpelling(
@@ -172,7 +172,7 @@ def natural_of(schema: Any) -> NaturalSpelling | None:
     if not isinstance(schema, Mapping):
         return None
     members = cast("Mapping[str, Any]", schema).items()
-    asked = {name: value for name, value in members if name not in ("title", "description", "$schema")}
+    keywords = {name: value for name, value in members if name not in ("title", "description", "$schema")}
     kinds: tuple[tuple[dict[str, Any], Any, Callable[[str], str]], ...] = (
         ({"type": "integer"}, int, str),
         ({"type": "number"}, float, str),
@@ -180,7 +180,7 @@ def natural_of(schema: Any) -> NaturalSpelling | None:
         ({"type": "string", "pattern": f"^{DATE}$"}, datetime.date, json.dumps),
     )
     for wanted, kind, spelt in kinds:
-        if asked == wanted:
+        if keywords == wanted:
             return NaturalSpelling(_NATURAL[kind].pattern, partial(_spelt, _NATURAL[kind].written, spelt))
     return None
 

@@ -29,7 +29,7 @@ from .decode.guide_cache import GuideCache, is_known
 from .decode.requests import Job
 from .decode.sequence import SequenceState
 from .diagnostics import Diagnostics
-from .engine import Engine, Told, run_together
+from .engine import Engine, OnResult, run_together
 from .fields import FieldScorer, check_fields
 from .formats import NaturalSpelling
 from .handle import Handle, Piece
@@ -46,7 +46,7 @@ T = TypeVar("T")
 Convert = Callable[[str], T]
 
 
-class _Found(NamedTuple):
+class _TextFindings(NamedTuple):
     """A guide's findings in a text, results of keywords that were not enforced, and an error that prevented them."""
 
     spans: Mapping[str, Span]
@@ -272,11 +272,11 @@ class Generator(Described, Generic[T]):
     def _handle(self, prompts: Sequence[Prompt], options: Options) -> Handle:
         return Handle(Engine.of(self.model), [(self, prompt) for prompt in prompts], options)
 
-    def run_texts(self, prompts: Sequence[Prompt], options: Options, told: Told | None = None) -> list[Any]:
-        """Return results of `run` for a list of prompts. told: called with each finished text"""
+    def run_texts(self, prompts: Sequence[Prompt], options: Options, on_result: OnResult | None = None) -> list[Any]:
+        """Return results of `run` for a list of prompts. on_result: called with each finished text"""
         if options.fields:
-            return self.field_scorer(options).run(prompts, options, told)
-        return run_together([(self, prompt) for prompt in prompts], options, told)
+            return self.field_scorer(options).run(prompts, options, on_result)
+        return run_together([(self, prompt) for prompt in prompts], options, on_result)
 
     def field_scorer(self, options: Options) -> FieldScorer:
         """Return the scorer for `fields=True`. Answers then have no default frame. Raises OptionError."""
@@ -289,18 +289,18 @@ class Generator(Described, Generic[T]):
         """This generator without a default frame that changes the constraint."""
         if self._before_chats is not None:
             return self
-        made = copy.copy(self)
-        made._around_chats = made._framed = None
-        made.frame = None if self.frame == "auto" else self.frame
-        return made
+        copied = copy.copy(self)
+        copied._around_chats = copied._framed = None
+        copied.frame = None if self.frame == "auto" else self.frame
+        return copied
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Copy with the model. The guide and its caches are shared, since they are thread-safe."""
-        made = copy.copy(self)
-        memo[id(self)] = made
-        if self._unmade is None:
-            made.model = copy.deepcopy(self.model, memo)
-        return made
+        copied = copy.copy(self)
+        memo[id(self)] = copied
+        if self._unbuilt is None:
+            copied.model = copy.deepcopy(self.model, memo)
+        return copied
 
     def _described(self) -> Description:
         options: dict[str, Any] = {"convert": self._convert, "limits": self.limits}
@@ -383,10 +383,10 @@ class Generator(Described, Generic[T]):
         frame, free = sequence.request.frame, None
         if frame is not None:
             free, text = frame.split(text)
-        said = text if thought is None else thought.answer
+        answer = text if thought is None else thought.answer
         if thought is not None:
-            free, said = thought.free, said if self._frame is None else self._frame.within(said)
-        value, error = self._converted(said, sequence)
+            free, answer = thought.free, answer if self._frame is None else self._frame.within(answer)
+        value, error = self._convert_text(answer, sequence)
         return Generation(
             text=text,
             value=value,
@@ -408,26 +408,26 @@ class Generator(Described, Generic[T]):
             thought=free,
             thought_cut=thought is not None and thought.is_cut,
             read=ReadPrompt(sequence, self.model.vocabulary),
-            **self._looked_up(said, sequence)._asdict(),
+            **self._look_up(answer, sequence)._asdict(),
             **({} if sequence.drawn is None else sequence.drawn._asdict()),
         )
 
     def said(self, result: Generation[Any], text: str, sequence: SequenceState) -> Generation[T]:
         """Return another generator's result, with value and findings by this generator's constraint of part of its
         text."""
-        value, error = self._converted(text, sequence)
-        return replace(result, value=value, error=error, **self._looked_up(text, sequence)._asdict())
+        value, error = self._convert_text(text, sequence)
+        return replace(result, value=value, error=error, **self._look_up(text, sequence)._asdict())
 
-    def _converted(self, text: str, sequence: SequenceState) -> tuple[T, Exception | None]:
+    def _convert_text(self, text: str, sequence: SequenceState) -> tuple[T, Exception | None]:
         """Return the value, or the exception of the conversion."""
         try:
             return self.value_of(text, sequence), None
         except Exception as error:
             return cast(T, None), error
 
-    def _looked_up(self, text: str, sequence: SequenceState) -> _Found:
+    def _look_up(self, text: str, sequence: SequenceState) -> _TextFindings:
         """Return the guide's findings in a finished text."""
-        found = _Found({}, {}, {}, None)
+        found = _TextFindings({}, {}, {}, None)
         try:
             found = found._replace(**Findings.of(self._inner, text, self._marked(sequence))._asdict())
             if self._unenforced_in is not None and sequence.finish == "complete":
@@ -493,7 +493,7 @@ class Embedder(Generator[Any]):
                 "GGUF file whose head is separate from its body"
             )
         super().__init__(model)
-        self._asked = dimensions
+        self._requested_dimensions = dimensions
         self.dimensions = (
             model.embedding_size if dimensions is None else check_int(dimensions, "dimensions", 1, model.embedding_size)
         )
@@ -515,7 +515,7 @@ class Embedder(Generator[Any]):
         )
 
     def _described(self) -> Description:
-        return Description.of(type(self), self.model, None, {"dimensions": self._asked})
+        return Description.of(type(self), self.model, None, {"dimensions": self._requested_dimensions})
 
     def __repr__(self) -> str:
         return f"<Embedder of {self.dimensions} dimensions with {self.model!r}>"

@@ -60,7 +60,7 @@ class RequestRunner(Protocol):
         """Submit requests."""
         ...
 
-    def again(self, call: Call, request: Request) -> None:
+    def retry(self, call: Call, request: Request) -> None:
         """Add a request to a call."""
         ...
 
@@ -72,7 +72,7 @@ class RequestRunner(Protocol):
         """Run steps until there may be an outcome."""
         ...
 
-    def certain(self, call: Call) -> dict[int, CommittedPrefix]:
+    def committed_prefixes(self, call: Call) -> dict[int, CommittedPrefix]:
         """Return the committed prefixes of running texts."""
         ...
 
@@ -135,11 +135,11 @@ class Handle:
         self.engine = engine
         self.pairs = pairs
         self.options = options
-        self._keeps = keeps
+        self._keeps_results = keeps
         self._is_single = is_single
         self._samples = options.search.n
         self._attempts: dict[tuple[int, int], int] = {}
-        self._found: list[list[Generation[Any] | None]] = [[None] * self._samples for _ in pairs]
+        self._results: list[list[Generation[Any] | None]] = [[None] * self._samples for _ in pairs]
         self._ended: list[Piece] = []  # finished texts that some cursor may not have read
         if any(task.model is not engine.model for task, _ in pairs):
             raise OptionError("the generators of one batch must share one model object, that of the engine")
@@ -151,7 +151,7 @@ class Handle:
         if jobs is None:
             jobs = [task.job(prompt, options) for task, prompt in pairs]
         self.call = engine.enter(requests_of(engine.model, jobs, options), options.batch_size)
-        weakref.finalize(self, _give_up, engine, self.call).atexit = False
+        weakref.finalize(self, _cancel_unfinished, engine, self.call).atexit = False
 
     @property
     def done(self) -> bool:
@@ -160,7 +160,7 @@ class Handle:
 
     def cancel(self) -> None:
         """Cancel the prompts. Does nothing once all is finished."""
-        _give_up(self.engine, self.call)
+        _cancel_unfinished(self.engine, self.call)
 
     def result(self) -> Any:
         """Return a `Generation`; a list for a list of prompts, and for each prompt if `search.n > 1`.
@@ -195,7 +195,7 @@ class Handle:
 
         grows: also yield pieces of unfinished texts
         """
-        return Cursor(self, self._take, self._ended, keeps=self._keeps, grows=grows)
+        return Cursor(self, self._take, self._ended, keeps=self._keeps_results, grows=grows)
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._in_thread(self.result).__await__()
@@ -218,16 +218,16 @@ class Handle:
     def results(self) -> list[Any]:
         """Return the results so far, for each prompt; None for unfinished ones."""
         if self.options.diagnostics and self._samples > 1:
-            for prompt in range(len(self._found)):
+            for prompt in range(len(self._results)):
                 self._compare(prompt)
-        return [results[0] if self._samples == 1 else results for results in self._found]
+        return [results[0] if self._samples == 1 else results for results in self._results]
 
     def saved(self) -> list[Any]:
         """Return all finished results, also unread ones, by prompt as in `Interrupted`."""
         with suppress(KeyboardInterrupt):  # a second Ctrl-C: keep what is stored so far
             for number, outcome in self.call.take():
                 self._enter(number, outcome)
-        shaped = zip(self._found, self.results(), strict=True)
+        shaped = zip(self._results, self.results(), strict=True)
         return [None if all(result is None for result in results) else entry for results, entry in shaped]
 
     def _take(self, number: int, outcome: RequestOutput) -> None:
@@ -246,23 +246,23 @@ class Handle:
             attempt = self._attempts.get((prompt, sample), 0)
             if result.error is not None and attempt < self.options.retries:
                 self._attempts[prompt, sample] = attempt + 1
-                self.engine.again(self.call, replace(request, key=row_key(request.key, attempt + 1)))
+                self.engine.retry(self.call, replace(request, key=row_key(request.key, attempt + 1)))
                 continue
-            results = self._found[prompt]
+            results = self._results[prompt]
             del results[sequence.siblings or self._samples :]
             is_new = results[sample] is None
-            if self._keeps:
+            if self._keeps_results:
                 results[sample] = result
             if is_new:
                 self._ended.append(Piece(prompt, result.text, result, sample=sample))
 
     def _compare(self, prompt: int) -> None:
         """Add the common bias to the diagnostics of a prompt's samples, once all are finished."""
-        several = [result for result in self._found[prompt] if result is not None]
+        several = [result for result in self._results[prompt] if result is not None]
         known = [result.diagnostics for result in several if result.diagnostics is not None]
         if len(known) == self._samples > 1:
             compared = zip(several, Diagnostics.together(known), strict=True)
-            self._found[prompt][:] = [replace(result, diagnostics=one) for result, one in compared]
+            self._results[prompt][:] = [replace(result, diagnostics=one) for result, one in compared]
 
 
 class Cursor:
@@ -292,10 +292,10 @@ class Cursor:
             raise OptionError("an embedding cannot be streamed; call the generator, or its run()")
         self.handle = handle
         self.grows = grows
-        self._take, self._ended, self._keeps = take, ended, keeps
+        self._take, self._ended, self._keeps_results = take, ended, keeps
         self._collected: dict[int, int] = {}
         self._streams: dict[tuple[int, int], _Stream] = {}
-        self._given = 0
+        self._delivered = 0
 
     def __iter__(self) -> Iterator[list[Piece]]:
         """Yield pieces after each step, or with each finished text. Raises the error of a text, and Cancelled."""
@@ -314,13 +314,13 @@ class Cursor:
         """Yield news since the last call, between two steps. Outcomes are taken from the call."""
         handle = self.handle
         if self.grows and handle.call.groups:
-            for number, certain in handle.engine.certain(handle.call).items():
+            for number, prefix in handle.engine.committed_prefixes(handle.call).items():
                 begin = self._collected.get(number)
                 if begin is None:
-                    begin = self._lead(number, certain.text)
-                if begin is not None and len(certain.text) > begin:
-                    self._collected[number] = len(certain.text)
-                    yield number, certain._replace(text=certain.text[begin:])
+                    begin = self._prefix_length(number, prefix.text)
+                if begin is not None and len(prefix.text) > begin:
+                    self._collected[number] = len(prefix.text)
+                    yield number, prefix._replace(text=prefix.text[begin:])
         yield from handle.call.take()
 
     def read(self, news: Iterable[News]) -> list[Piece]:
@@ -330,11 +330,11 @@ class Cursor:
         for number, each in news:
             if isinstance(each, RequestOutput):
                 self._take(number, each)
-            elif (piece := self._grown(handle.call.requests[number], each)) is not None:
+            elif (piece := self._new_piece(handle.call.requests[number], each)) is not None:
                 found.append(piece)
-        found += map(self._last, self._ended[self._given :])
-        if self._keeps:
-            self._given = len(self._ended)
+        found += map(self._last_piece, self._ended[self._delivered :])
+        if self._keeps_results:
+            self._delivered = len(self._ended)
         else:
             self._ended.clear()
         return found
@@ -344,7 +344,7 @@ class Cursor:
         if self.handle.call.is_cancelled:
             raise Cancelled("the handle was cancelled, or its engine closed, before all texts were finished")
 
-    def _lead(self, number: int, text: bytes) -> int | None:
+    def _prefix_length(self, number: int, text: bytes) -> int | None:
         """Return the length of the model's prefix of a text that is not output; None while it is incomplete."""
         request = self.handle.call.requests[number]
         prefix = b"" if request.start.guide_cache else self.handle.pairs[request.number][0].text_prefix
@@ -352,17 +352,17 @@ class Cursor:
             return None
         return len(prefix) if text.startswith(prefix) else 0
 
-    def _grown(self, request: Request, grown: CommittedPrefix) -> Piece | None:
+    def _new_piece(self, request: Request, prefix: CommittedPrefix) -> Piece | None:
         """Return the piece of new bytes; None inside a character."""
         stream = self._streams.setdefault((request.number, request.sample), _Stream())
-        text = stream.decoder.push(grown.text)
+        text = stream.decoder.push(prefix.text)
         if not text:
             return None
         stream.sent += len(text)
-        if grown.sequence is None:
+        if prefix.sequence is None:
             return Piece(request.number, text, sample=request.sample)
-        sequence, begin, vocabulary = grown.sequence, stream.tokens, self.handle.engine.model.vocabulary
-        stream.tokens = max(begin, grown.tokens)
+        sequence, begin, vocabulary = prefix.sequence, stream.tokens, self.handle.engine.model.vocabulary
+        stream.tokens = max(begin, prefix.tokens)
         return Piece(
             request.number,
             text,
@@ -373,7 +373,7 @@ class Cursor:
             0 if begin else sequence.overlap(vocabulary),
         )
 
-    def _last(self, ended: Piece) -> Piece:
+    def _last_piece(self, ended: Piece) -> Piece:
         """Return the last piece of a text: everything that earlier pieces lack."""
         stream, result = self._streams.pop((ended.prompt, ended.sample), None), ended.result
         assert result is not None
@@ -389,7 +389,7 @@ class Cursor:
         )
 
 
-def _give_up(engine: RequestRunner, call: Call) -> None:
+def _cancel_unfinished(engine: RequestRunner, call: Call) -> None:
     """Cancel a call unless it is finished."""
     if not call.done:
         engine.cancel(call)

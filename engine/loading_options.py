@@ -18,6 +18,6 @@ class LoadingOptions:
     adapters: Mapping[str, str] | None = None
 
     @property
-    def given(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         """Options that differ from their defaults, by name."""
         return {name: value for name, value in vars(self).items() if value not in (None, "auto")}

@@ -162,13 +162,13 @@ class Options:
     fields: bool = False
 
     @classmethod
-    def of(cls, kind: type, given: Mapping[str, Any]) -> Options:
-        """Return the options `given`. Their names must be among those of `kind`, one of the classes above."""
+    def of(cls, kind: type, values: Mapping[str, Any]) -> Options:
+        """Return the options of `values`. Their names must be among those of `kind`, one of the classes above."""
         possible = list(kind.__annotations__)
-        for name in given:
+        for name in values:
             if name not in possible:
-                raise OptionError(unknown_option(name, given[name], possible, RunOptions.__annotations__))
-        return cls(**given) if given else DEFAULTS
+                raise OptionError(unknown_option(name, values[name], possible, RunOptions.__annotations__))
+        return cls(**values) if values else DEFAULTS
 
     def __post_init__(self) -> None:
         if self.max_tokens is not None:
@@ -388,18 +388,18 @@ def unknown_option(name: str, value: Any, possible: Collection[str], everywhere:
 
     possible: option names of this method; everywhere: all option names
     """
-    said = repr(value)
-    what = f"{name}={said if len(said) <= 60 else '...'}"
+    shown_value = repr(value)
+    what = f"{name}={shown_value if len(shown_value) <= 60 else '...'}"
     if name in everywhere:
         belongs_to_run = name in ("logprobs", "prompt_logprobs", "diagnostics", "trace", "fields")
         return f"{what}: {_OF_RUN.format(name=name) if belongs_to_run else _OF_SEVERAL}"
-    near = get_close_matches(name, possible, 1)
+    matches = get_close_matches(name, possible, 1)
     if name == "temperature" and isinstance(value, (int, float)) and value == 0:
         hint = "for the likeliest tokens use search=Greedy(), the default"
     elif name in _MEANT:
         hint = _MEANT[name]
-    elif near:
-        hint = f"did you mean {near[0]}?"
+    elif matches:
+        hint = f"did you mean {matches[0]}?"
     else:
         hint = f"expected one of {', '.join(possible)}"
     return f"{what}: there is no such option; {hint}"

@@ -120,9 +120,9 @@ class ConvertibleSchemas(GenerateJsonSchema):
         places, digits = schema.get("decimal_places"), schema.get("max_digits")
         parts: list[dict[str, Any]] = []
         if places is not None or digits is not None:
-            kept = min(places if places is not None else digits or 0, digits if digits is not None else 99)
-            parts.append({"multipleOf": float(f"1e-{kept}") if kept else 1})
-            most = 10 ** (digits - kept) if digits is not None else MAX_DECIMAL
+            decimals = min(places if places is not None else digits or 0, digits if digits is not None else 99)
+            parts.append({"multipleOf": float(f"1e-{decimals}") if decimals else 1})
+            most = 10 ** (digits - decimals) if digits is not None else MAX_DECIMAL
             parts.append({"exclusiveMinimum": -most, "exclusiveMaximum": most})
         elif "multipleOf" in found:
             parts.append({"minimum": -MAX_DECIMAL, "maximum": MAX_DECIMAL})
@@ -142,29 +142,29 @@ class ConvertibleSchemas(GenerateJsonSchema):
         if now is not None:
             day = datetime.timedelta(days=1 if now == "future" else -1)
             bounds["gt" if now == "future" else "lt"] = datetime.datetime.now(datetime.UTC) + day
-        given = [value for key in ("ge", "gt", "le", "lt") if isinstance(value := bounds.get(key), datetime.datetime)]
+        limits = [value for key in ("ge", "gt", "le", "lt") if isinstance(value := bounds.get(key), datetime.datetime)]
         zone = schema.get("tz_constraint") != "naive"
-        if any(bound.tzinfo is None for bound in given):
+        if any(bound.tzinfo is None for bound in limits):
             zone = False
         found = _within(formats.moment_pattern(zone), bounds)
-        return found | ({"allOf": [*found["allOf"], {"pattern": "Z$"}]} if given and zone else {})
+        return found | ({"allOf": [*found["allOf"], {"pattern": "Z$"}]} if limits and zone else {})
 
     def time_schema(self, schema: core_schema.TimeSchema) -> JsonSchemaValue:
         """Return times of a day, within their bounds. Bounded times have no zone."""
-        given = any(key in schema for key in ("ge", "gt", "le", "lt"))
-        zone = {"aware": True, "naive": False}.get(str(schema.get("tz_constraint")), False if given else None)
+        is_bounded = any(key in schema for key in ("ge", "gt", "le", "lt"))
+        zone = {"aware": True, "naive": False}.get(str(schema.get("tz_constraint")), False if is_bounded else None)
         return _within(formats.time_pattern(zone), dict(schema))
 
     def timedelta_schema(self, schema: core_schema.TimedeltaSchema) -> JsonSchemaValue:
         """Return ISO 8601 durations, or whole seconds if they are bounded."""
-        given = {
+        limits = {
             key: value for key in ("ge", "gt", "le", "lt") if isinstance(value := schema.get(key), datetime.timedelta)
         }
-        if not given:
+        if not limits:
             return {"type": "string", "pattern": formats.DURATION}
         second = datetime.timedelta(seconds=1)
-        least = [value // second + 1 for key, value in given.items() if key in ("ge", "gt")]
-        most = [-(-value // second) - 1 for key, value in given.items() if key in ("le", "lt")]
+        least = [value // second + 1 for key, value in limits.items() if key in ("ge", "gt")]
+        most = [-(-value // second) - 1 for key, value in limits.items() if key in ("le", "lt")]
         return {"type": "integer", "minimum": max([-MAX_SECONDS, *least]), "maximum": min([MAX_SECONDS, *most])}
 
     def url_schema(self, schema: core_schema.UrlSchema) -> JsonSchemaValue:

@@ -459,11 +459,11 @@ class SearchTrace:
 
     def __str__(self) -> str:
         """Return an aligned table. Spaces in tokens are shown as ␣, and * marks the path of the best result."""
-        kept = set(enumerate(self.path()))
+        highlighted = set(enumerate(self.path()))
         rows: list[list[str]] = [[*COLUMNS]]
         for step, beams in enumerate(self.steps):
             for place, beam in enumerate(beams):
-                mark = "*" if (step, place) in kept else ""
+                mark = "*" if (step, place) in highlighted else ""
                 rows.append([str(step), f"{mark}{place}", *_cells(beam)])
         return aligned(rows, _LEFT)
 
@@ -480,8 +480,8 @@ class SearchTrace:
                 parent = 0 if beam.parent is None else first[step - 1] + beam.parent
                 arrows.append(Arrow(parent, len(nodes)))
                 nodes.append(PictureNode(_name(beam), "rule", _note(beam)))
-        kept = {0, *(first[step] + number for step, number in enumerate(self.path()))}
-        return Picture(tuple(nodes), tuple(arrows), 0, frozenset(kept)).to_svg()
+        highlighted = {0, *(first[step] + number for step, number in enumerate(self.path()))}
+        return Picture(tuple(nodes), tuple(arrows), 0, frozenset(highlighted)).to_svg()
 
     def _repr_svg_(self) -> str:
         return self.to_svg()
@@ -497,12 +497,12 @@ class Recorder:
         self._numbers: dict[int, int] = {}  # of the last step's beams by id
         self._finished: list[tuple[BeamHypothesis, int, int]] = []
 
-    def add(self, taken: Iterable[tuple[BeamHypothesis, int, BeamHypothesis, int | None]]) -> None:
+    def add(self, chosen: Iterable[tuple[BeamHypothesis, int, BeamHypothesis, int | None]]) -> None:
         """Add a step: parent, last token, hypothesis and bank of each. Unfinished ones come first."""
         step = len(self._steps)
         beams: list[TracedBeam] = []
         numbers: dict[int, int] = {}
-        ordered = sorted(taken, key=lambda entry: entry[2].finish is not None)
+        ordered = sorted(chosen, key=lambda entry: entry[2].finish is not None)
         for place, (parent, token, after, bank) in enumerate(ordered):
             if after.finish is None:
                 numbers[id(after)] = place

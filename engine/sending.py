@@ -66,10 +66,10 @@ def _cloudpickle() -> Any:
 
 
 def _refusal(value: Any, what: str, error: Exception, more: str) -> str:
-    said = " ".join(str(error).split())
+    message = " ".join(str(error).split())
     return (
-        f"{what} {shown(value)} cannot be sent to another process ({type(error).__name__}: {said:.200}); define it at "
-        f"the top level of a module{more}"
+        f"{what} {shown(value)} cannot be sent to another process ({type(error).__name__}: {message:.200}); define it "
+        f"at the top level of a module{more}"
     )
 
 
@@ -100,23 +100,23 @@ class Origin:
     def sent(self) -> Origin:
         """Return the origin with arguments that can be sent. Raises OptionError."""
         function = self.loader.__name__
-        given = {name: portable(value, f"{name}= of models.{function}") for name, value in self.arguments.items()}
-        return Origin(self.loader, given)
+        arguments = {name: portable(value, f"{name}= of models.{function}") for name, value in self.arguments.items()}
+        return Origin(self.loader, arguments)
 
 
 class Copied:
     """A base class with Python's default copying, for classes with their own pickling."""
 
     def __copy__(self) -> Self:
-        made = super().__new__(type(self))
-        vars(made).update(vars(self))
-        return made
+        copied = super().__new__(type(self))
+        vars(copied).update(vars(self))
+        return copied
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        made = super().__new__(type(self))
-        memo[id(self)] = made
-        vars(made).update(copy.deepcopy(vars(self), memo))
-        return made
+        copied = super().__new__(type(self))
+        memo[id(self)] = copied
+        vars(copied).update(copy.deepcopy(vars(self), memo))
+        return copied
 
 
 class Sendable(Copied):
@@ -141,7 +141,7 @@ class Sendable(Copied):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _made, (origin_of(self),)
+        return _make_model, (origin_of(self),)
 
 
 def origin_of(model: Any) -> Any:
@@ -167,7 +167,7 @@ def model_of(sent: Any) -> Any:
     return sent.make() if isinstance(sent, Origin) else sent
 
 
-def _made(origin: Origin) -> Any:
+def _make_model(origin: Origin) -> Any:
     return origin.make()
 
 
@@ -200,20 +200,20 @@ class UnbuiltGuide:
                 return Placeholder.VOCABULARY
             return cls.of(value, vocabulary) if isinstance(value, Immutable) else value
 
-        return cls(make, tuple(_each(value, without) for value in arguments))
+        return cls(make, tuple(_map_members(value, without) for value in arguments))
 
-    def made(self, vocabulary: Any) -> Any:
+    def build(self, vocabulary: Any) -> Any:
         """Build the guide."""
 
-        def there(value: Any) -> Any:
+        def build_argument(value: Any) -> Any:
             if value is Placeholder.VOCABULARY:
                 return vocabulary
-            return value.made(vocabulary) if isinstance(value, UnbuiltGuide) else value
+            return value.build(vocabulary) if isinstance(value, UnbuiltGuide) else value
 
-        return self.make(*(_each(value, there) for value in self.arguments))
+        return self.make(*(_map_members(value, build_argument) for value in self.arguments))
 
 
-def _each(value: Any, change: Callable[[Any], Any]) -> Any:
+def _map_members(value: Any, change: Callable[[Any], Any]) -> Any:
     """Apply a function to a value, or to each member of a dict."""
     if type(value) is dict:
         return {name: change(member) for name, member in cast("dict[Any, Any]", value).items()}
@@ -237,18 +237,18 @@ class Description:
     def of(cls, kind: type[Described], model: Any, guide: Any, options: Mapping[str, Any]) -> Description:
         """Return the description of a generator. Raises OptionError if it cannot be sent."""
         unmade = None if guide is None else UnbuiltGuide.of(guide, model.vocabulary)
-        given = {name: portable(value, f"{name}= of the generator,") for name, value in options.items()}
-        return cls(kind, origin_of(model), unmade, given)
+        portable_options = {name: portable(value, f"{name}= of the generator,") for name, value in options.items()}
+        return cls(kind, origin_of(model), unmade, portable_options)
 
     @cached_property
     def key(self) -> bytes | None:
         """A hash of the description; None if it cannot be hashed."""
         return digest_of((self.kind, self.model, self.guide, self.options))
 
-    def made(self) -> Any:
+    def build(self) -> Any:
         """Build the generator."""
         model = model_of(self.model)
-        guide = self.guide.made(model.vocabulary) if isinstance(self.guide, UnbuiltGuide) else self.guide
+        guide = self.guide.build(model.vocabulary) if isinstance(self.guide, UnbuiltGuide) else self.guide
         kind: Any = self.kind
         return kind(model, guide, **self.options)
 
@@ -256,14 +256,14 @@ class Description:
 class Described(Copied):
     """A base class that is pickled as its description, and built on first use of an attribute."""
 
-    _unmade: Description | None = None
+    _unbuilt: Description | None = None
     """The description of an unpickled object that is not built yet."""
 
     @classmethod
     def _arriving(cls, description: Description) -> Self:
         """Return an object that is built on first use of an attribute."""
         arrived = super().__new__(cls)
-        arrived._unmade = description
+        arrived._unbuilt = description
         return arrived
 
     if not TYPE_CHECKING:  # hides __getattr__, which would allow any attribute name
@@ -273,13 +273,13 @@ class Described(Copied):
             if name.startswith("__"):
                 raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
             with _LOCK:  # another thread may have built it
-                if self._unmade is not None:
-                    vars(self).update(vars(self._unmade.made()))
-                    del self._unmade
+                if self._unbuilt is not None:
+                    vars(self).update(vars(self._unbuilt.build()))
+                    del self._unbuilt
             return object.__getattribute__(self, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _arrived, (self._described() if self._unmade is None else self._unmade,)
+        return _arrived, (self._described() if self._unbuilt is None else self._unbuilt,)
 
     def _described(self) -> Description:
         """Return the description of this object. Raises OptionError."""

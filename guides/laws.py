@@ -119,15 +119,17 @@ def no_dead_ends(guide: Guide, state: int, allowed: Sequence[int]) -> None:
 
 
 def enough_iff_distance(guide: Guide, state: int, left: int) -> None:
-    """Law: `fits` and `enough`, where a guide has them, agree with the distance."""
+    """Law: `fits` and `known_bound`, where a guide has them, agree with the distance."""
     fits: Any = getattr(guide, "fits", None)
-    enough: Any = getattr(guide, "enough", None)
-    found = None if enough is None else enough(state, left)
+    known_bound: Any = getattr(guide, "known_bound", None)
+    found = None if known_bound is None else known_bound(state, left)
     fit = [] if fits is None else [fits(state, left)]
-    fit += [] if enough is None else [found is not None]
+    fit += [] if known_bound is None else [found is not None]
     distance = guide.distance(state)
     if any(each != (distance <= left) for each in fit) or (found is not None and not distance <= found <= left):
-        raise LawBroken(f"state {state}, {left} left: the distance is {distance}, fits and enough say {fit}, {found}")
+        raise LawBroken(
+            f"state {state}, {left} left: the distance is {distance}, fits and known_bound say {fit}, {found}"
+        )
 
 
 def fits_iff_distance(guide: Guide, state: int, left: int, tokens: Sequence[int]) -> None:

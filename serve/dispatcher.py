@@ -141,7 +141,7 @@ class Dispatcher:
     def waiting(self) -> int:
         """Number of texts that have not begun."""
         with self._lock:
-            return sum(len(each.call.requests) - each.call.begun for each in self._batches)
+            return sum(len(each.call.requests) - each.call.next_number for each in self._batches)
 
     def close(self) -> None:
         """End all texts before the engine is closed."""
@@ -172,7 +172,7 @@ class Dispatcher:
         now = perf_counter()
         with self._lock:
             for each in self._batches:
-                if not each.has_begun and each.call.begun:
+                if not each.has_begun and each.call.next_number:
                     each.has_begun = True
                     each.queue_seconds = now - each.entered
                     self._metrics.queue_seconds.observe(each.queue_seconds)

@@ -143,7 +143,7 @@ class GenerationRequest:
         assert self.arrivals is not None
         least: dict[int, int] = {}
         for number, request in enumerate(self.requests):
-            found, prompt = self.arrivals.call.found.get(number, 0), request.number // self.copies
+            found, prompt = self.arrivals.call.reused_tokens.get(number, 0), request.number // self.copies
             least[prompt] = min(found, least.get(prompt, found))
         return min(self.prompt_tokens, sum(least.values()))
 
@@ -169,7 +169,7 @@ class GenerationRequest:
         if self.arrivals is not None:
             metrics = self.service.metrics
             self.service.dispatcher.cancel(self.arrivals)
-            metrics.found_tokens.inc(sum(self.arrivals.call.found.values()))
+            metrics.found_tokens.inc(sum(self.arrivals.call.reused_tokens.values()))
             metrics.reasoning_tokens.inc(self.reasoning_tokens)
             metrics.request_seconds.observe(time.perf_counter() - self.since)
             if self.trace is not None:

@@ -197,7 +197,7 @@ def alone(model: Any, request: Any) -> Any:
         Call([replace(request, options=replace(request.options, draft=False))], 100),
     )
     loop.calls.append(call)
-    with patch.object(Sampler, "_know", lambda self, row: None):
+    with patch.object(Sampler, "_find_entry", lambda self, row: None):
         while not call.outcomes:
             loop.step()
     return tokens_of(call, 0)

@@ -58,7 +58,7 @@ class BeamSearch:
         ]
         return replace(group, readers=readers)
 
-    def certain(self, group: BeamGroup) -> CommittedPrefix:
+    def committed_prefix(self, group: BeamGroup) -> CommittedPrefix:
         """Return the longest prefix that all running and finished hypotheses share."""
         running = [beam.text[: group.request.safe(beam.text)] for beam in group.beams]
         texts = [*running, *(one.text[: group.request.safe(one.text)] for _, one in group.finished.best)]
@@ -109,7 +109,7 @@ class BeamSearch:
     def _mask(self, group: BeamGroup, beam: BeamHypothesis) -> Mask | None:
         """Return the mask of a beam. Near the end of the budget it allows only tokens that leave room to finish."""
         guide_cache = group.request.guide_cache(beam.state)
-        if guide_cache is not None and guide_cache.tight(beam.state, group.request.left(beam)):
+        if guide_cache is not None and guide_cache.is_near_budget(beam.state, group.request.left(beam)):
             return self._closing_mask(group, beam)
         mask = None if guide_cache is None else guide_cache.mask(beam.state, group.request.stop_ids)
         return self._narrowed(group, beam, mask)
@@ -199,21 +199,21 @@ class BeamSearch:
 
         If the rest of the text does not fit into the budget after a candidate, its beam gets the closing mask.
         """
-        taken = self._taken(group, candidates)
+        chosen = self._choose(group, candidates)
         closed: set[int] = set()
-        while late := {one.beam for one, after in taken if not self._fits(group, after)} - closed:
+        while late := {one.beam for one, after in chosen if not self._fits(group, after)} - closed:
             for beam in late:
                 masks[beam] = self._closing_mask(group, group.beams[beam])
             closed |= late
-            taken = self._taken(group, self._best([group], logits, masks)[0])
+            chosen = self._choose(group, self._best([group], logits, masks)[0])
         if group.request.scores:
-            taken = self._with_logprobs(group, taken, logits, masks)
-        group.finished.add([after for _, after in taken if after.finish is not None])
-        taken = self._forced_to_end(group, taken)
+            chosen = self._with_logprobs(group, chosen, logits, masks)
+        group.finished.add([after for _, after in chosen if after.finish is not None])
+        chosen = self._forced_to_end(group, chosen)
         if group.recorder is not None:
-            banked = ((one, after, group.progress(one) if group.has_goals else None) for one, after in taken)
+            banked = ((one, after, group.progress(one) if group.has_goals else None) for one, after in chosen)
             group.recorder.add((group.beams[one.beam], one.token, after, bank) for one, after, bank in banked)
-        running = [(one.beam, after) for one, after in taken if after.finish is None]
+        running = [(one.beam, after) for one, after in chosen if after.finish is None]
         if not running and not group.finished.best:
             raise unusable(place_of(group))
         group.settled = not running or group.finished.settled(max((after for _, after in running), key=_total))
@@ -221,62 +221,62 @@ class BeamSearch:
         group.beams = [after for _, after in running]
 
     def _forced_to_end(
-        self, group: BeamGroup, taken: list[tuple[Candidate, BeamHypothesis]]
+        self, group: BeamGroup, chosen: list[tuple[Candidate, BeamHypothesis]]
     ) -> list[tuple[Candidate, BeamHypothesis]]:
         """Finish candidates at the end of the budget with a forced EOS, and record them.
 
         transformers uses a further step for this EOS. Its search may be done before that step.
         """
-        running = [after for _, after in taken if after.finish is None]
+        running = [after for _, after in chosen if after.finish is None]
         if not group.request.forces_end or not running or group.finished.settled(max(running, key=_total)):
-            return taken
+            return chosen
         found = [
             (one, replace(after, length=after.length + 1, finish="length"))
             if after.finish is None and group.request.left(after) == 0
             else (one, after)
-            for one, after in taken
+            for one, after in chosen
         ]
-        cut = [after for (_, before), (_, after) in zip(taken, found, strict=True) if after is not before]
+        cut = [after for (_, before), (_, after) in zip(chosen, found, strict=True) if after is not before]
         group.finished.add(cut)
         return found
 
     def _split(self, group: BeamGroup, running: Sequence[tuple[int, BeamHypothesis]]) -> list[KVSequence]:
         """Return the tables of the new beams. The first child of a parent takes its table, further children a fork."""
-        taken: set[int] = set()
+        used: set[int] = set()
         readers: list[KVSequence] = []
         for parent, after in running:
             table = group.readers[parent].table
-            readers.append(KVSequence(self._pool.fork(table) if parent in taken else table, [after.tokens[-1]]))
-            taken.add(parent)
+            readers.append(KVSequence(self._pool.fork(table) if parent in used else table, [after.tokens[-1]]))
+            used.add(parent)
         for place, reader in enumerate(group.readers):
-            if place not in taken:
+            if place not in used:
                 self._pool.release(reader.table)
         return readers
 
-    def _taken(self, group: BeamGroup, candidates: list[Candidate]) -> list[tuple[Candidate, BeamHypothesis]]:
+    def _choose(self, group: BeamGroup, candidates: list[Candidate]) -> list[tuple[Candidate, BeamHypothesis]]:
         """Select the best `width` unfinished candidates, and the finished ones among the best `width` of all."""
         if group.has_goals:
-            return self._taken_from_banks(group, candidates)
-        taken: list[tuple[Candidate, BeamHypothesis]] = []
+            return self._choose_from_banks(group, candidates)
+        chosen: list[tuple[Candidate, BeamHypothesis]] = []
         running = 0
         for rank, one in enumerate(candidates):
             after = self._after(group, one)
             if after.finish is None:
                 running += 1
             if after.finish is None or rank < group.search.width:
-                taken.append((one, after))
+                chosen.append((one, after))
             if running == group.search.width:
                 break
-        return taken
+        return chosen
 
-    def _taken_from_banks(
+    def _choose_from_banks(
         self, group: BeamGroup, candidates: list[Candidate]
     ) -> list[tuple[Candidate, BeamHypothesis]]:
-        """Select as `_taken` does: unfinished candidates from banks in turn, finished ones if among their bank's
+        """Select as `_choose` does: unfinished candidates from banks in turn, finished ones if among their bank's
         best."""
         progress = [group.progress(one) for one in candidates]
         ranks: dict[int, int] = {}
-        taken: list[tuple[Candidate, BeamHypothesis]] = []
+        chosen: list[tuple[Candidate, BeamHypothesis]] = []
         running = 0
         for place in round_robin(progress, len(candidates)):
             one, bank = candidates[place], progress[place]
@@ -287,10 +287,10 @@ class BeamSearch:
             after = self._after(group, one)
             if after.finish is None and running < group.search.width:
                 running += 1
-                taken.append((one, after))
+                chosen.append((one, after))
             elif after.finish is not None and is_among_best:
-                taken.append((one, after))
-        return taken
+                chosen.append((one, after))
+        return chosen
 
     def _after(self, group: BeamGroup, one: Candidate) -> BeamHypothesis:
         """Return a hypothesis extended by one token, finished if that token ends it."""
@@ -308,14 +308,14 @@ class BeamSearch:
         return guide_cache is None or ended or guide_cache.fits(after.state, group.request.left(after))
 
     def _with_logprobs(
-        self, group: BeamGroup, taken: list[tuple[Candidate, BeamHypothesis]], logits: Tensor, masks: list[Mask | None]
+        self, group: BeamGroup, chosen: list[tuple[Candidate, BeamHypothesis]], logits: Tensor, masks: list[Mask | None]
     ) -> list[tuple[Candidate, BeamHypothesis]]:
         stacked = stack_masks(masks, logits)
         sums, k = logsumexp(logits, stacked), group.request.best
         best = best_tokens(logits, stacked, k) if k else []
         gain = [raw - masked for raw, masked in zip(as_list(sums.raw), as_list(sums.masked), strict=True)]
         found: list[tuple[Candidate, BeamHypothesis]] = []
-        for one, after in taken:
+        for one, after in chosen:
             raw = float(logits[one.beam, one.token]) - as_list(sums.raw)[one.beam]
             pairs = (*after.logprobs, (raw + gain[one.beam], raw))
             ranked = (*after.best, best[one.beam]) if k else ()
@@ -323,15 +323,15 @@ class BeamSearch:
         return self._with_traces(group, found, logits, masks) if group.request.options.diagnostics else found
 
     def _with_traces(
-        self, group: BeamGroup, taken: list[tuple[Candidate, BeamHypothesis]], logits: Tensor, masks: list[Mask | None]
+        self, group: BeamGroup, chosen: list[tuple[Candidate, BeamHypothesis]], logits: Tensor, masks: list[Mask | None]
     ) -> list[tuple[Candidate, BeamHypothesis]]:
-        rows = [one.beam for one, _ in taken]
+        rows = [one.beam for one, _ in chosen]
         places = [(group.beams[row].state, group.request.left(group.beams[row])) for row in rows]
-        pairs = [after.logprobs[-1] for _, after in taken]
-        found = traces(logits, masks, rows, places, [one.token for one, _ in taken], pairs)
+        pairs = [after.logprobs[-1] for _, after in chosen]
+        found = traces(logits, masks, rows, places, [one.token for one, _ in chosen], pairs)
         return [
             (one, replace(after, traces=(*after.traces, trace)))
-            for (one, after), trace in zip(taken, found, strict=True)
+            for (one, after), trace in zip(chosen, found, strict=True)
         ]
 
     def results(self, group: BeamGroup) -> list[SequenceState]:

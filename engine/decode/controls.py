@@ -24,7 +24,7 @@ from ..models.protocol import Model
 STRONGEST = 1_000_000.0
 """The largest finite bias. A larger one would round float32 logits away."""
 
-Given = dict[int | str, float]
+Biases = dict[int | str, float]
 _MEANING = f"a number from {-STRONGEST:,.0f} to {STRONGEST:,.0f}, or -inf for a token that is never chosen"
 
 
@@ -74,30 +74,30 @@ class TokenBias:
 NO_BIAS = TokenBias({}, ())
 
 
-def biases_of(given: Any) -> Given:
+def biases_of(option: Any) -> Biases:
     """Check a caller's biases without a model. Raises OptionError."""
-    if given is None:
+    if option is None:
         return {}
-    if not isinstance(given, Mapping):
+    if not isinstance(option, Mapping):
         raise OptionError(
-            f"logit_bias={brief(given)}: expected a dict of numbers by token id or text, such as {{' the': -5}}"
+            f"logit_bias={brief(option)}: expected a dict of numbers by token id or text, such as {{' the': -5}}"
         )
-    return {_key(key): _value(key, value) for key, value in cast("Mapping[Any, Any]", given).items()}
+    return {_key(key): _value(key, value) for key, value in cast("Mapping[Any, Any]", option).items()}
 
 
-def bias_of(model: Model, given: Given) -> TokenBias:
+def bias_of(model: Model, biases: Biases) -> TokenBias:
     """Resolve biases to token ids. Raises OptionError for an unknown token, and for a token that is given twice.
 
     A text stands for all tokens with exactly these bytes. A special token has no bytes, and is given by its name in the
     tokenizer.
     """
-    if not given:
+    if not biases:
         return NO_BIAS
     size = model.vocabulary.size
-    texts = _tokens_of(model, [key for key in given if isinstance(key, str)])
+    texts = _tokens_of(model, [key for key in biases if isinstance(key, str)])
     found: dict[int, float] = {}
     keys: dict[int, int | str] = {}
-    for key, value in given.items():
+    for key, value in biases.items():
         if not isinstance(key, str) and key >= size:
             raise OptionError(f"logit_bias: {key} is not a token id; ids are 0 to {size - 1}")
         for token in texts[key] if isinstance(key, str) else (key,):
@@ -191,47 +191,48 @@ class Controls:
         """True if no control changes anything."""
         return self == _OFF
 
-    def withholds(self, made: int) -> bool:
-        """Test whether a control may withhold a token after `made` output tokens."""
-        return self.no_repeat_ngram_size > 0 or made < self.min_tokens
+    def withholds(self, count: int) -> bool:
+        """Test whether a control may withhold a token after `count` output tokens."""
+        return self.no_repeat_ngram_size > 0 or count < self.min_tokens
 
-    def may_break(self, made: int, ends: bool) -> bool:
-        """Test whether a token may break a control after `made` output tokens. ends: the token ends the text"""
-        return made < self.min_tokens if ends else self.no_repeat_ngram_size > 0
+    def may_break(self, count: int, ends: bool) -> bool:
+        """Test whether a token may break a control after `count` output tokens. ends: the token ends the text"""
+        return count < self.min_tokens if ends else self.no_repeat_ngram_size > 0
 
     @property
     def change_scores(self) -> bool:
         """True if a penalty changes the scores of earlier tokens."""
         return self.repetition_penalty != 1 or self.frequency_penalty != 0 or self.presence_penalty != 0
 
-    def broken(self, ids: Sequence[int], made: int, token: int, ends: bool) -> frozenset[str]:
-        """Return the controls that a token breaks after `ids`, which include the prompt. made: output tokens among
+    def broken(self, ids: Sequence[int], count: int, token: int, ends: bool) -> frozenset[str]:
+        """Return the controls that a token breaks after `ids`, which include the prompt. count: output tokens among
         `ids`"""
-        early = ends and made < self.min_tokens
-        again = not ends and token in repeated(ids, self.no_repeat_ngram_size)
-        names = (("min_tokens", early), ("no_repeat_ngram_size", again))
+        early = ends and count < self.min_tokens
+        repeats = not ends and token in repeated(ids, self.no_repeat_ngram_size)
+        names = (("min_tokens", early), ("no_repeat_ngram_size", repeats))
         return frozenset(name for name, is_broken in names if is_broken)
 
-    def narrowed(self, mask: Mask | None, ids: Sequence[int], made: int, size: int, enders: frozenset[int]) -> Mask:
+    def narrowed(self, mask: Mask | None, ids: Sequence[int], count: int, size: int, enders: frozenset[int]) -> Mask:
         """Return a mask without withheld tokens, or the mask itself if nothing would be left."""
         if mask is None and self.no_repeat_ngram_size == 0:
-            return _all_but(size, enders if made < self.min_tokens else frozenset[int]())
+            return _all_but(size, enders if count < self.min_tokens else frozenset[int]())
         mask = _all_but(size, frozenset[int]()) if mask is None else mask
-        return _without(mask, {*repeated(ids, self.no_repeat_ngram_size), *(enders if made < self.min_tokens else ())})
+        return _without(mask, {*repeated(ids, self.no_repeat_ngram_size), *(enders if count < self.min_tokens else ())})
 
-    def penalise(self, scores: Tensor, prompt: Sequence[int], made: Sequence[int]) -> None:
+    def penalise(self, scores: Tensor, prompt: Sequence[int], output: Sequence[int]) -> None:
         """Apply penalties to float32 [V] scores in place.
 
-        prompt, made: tokens before the output, and tokens of the output
-        The repetition penalty multiplies negative scores and divides others, for tokens in `prompt` or `made`. Then the
-        frequency penalty is subtracted once per occurrence in `made`, and the presence penalty once for any occurrence.
+        prompt, output: tokens before the output, and tokens of the output
+        The repetition penalty multiplies negative scores and divides others, for tokens in `prompt` or `output`. Then
+        the frequency penalty is subtracted once per occurrence in `output`, and the presence penalty once for any
+        occurrence.
         """
         if self.repetition_penalty != 1:
-            seen = torch.tensor(sorted({*prompt, *made}), dtype=torch.int64, device=scores.device)
+            seen = torch.tensor(sorted({*prompt, *output}), dtype=torch.int64, device=scores.device)
             known = scores[seen]
             scores[seen] = torch.where(known < 0, known * self.repetition_penalty, known / self.repetition_penalty)
-        if made and (self.frequency_penalty or self.presence_penalty):
-            counts = Counter(made)
+        if output and (self.frequency_penalty or self.presence_penalty):
+            counts = Counter(output)
             less = [count * self.frequency_penalty + self.presence_penalty for count in counts.values()]
             scores[torch.tensor([*counts], device=scores.device)] -= torch.tensor(less, device=scores.device)
 

@@ -45,13 +45,13 @@ class ForwardOutput(Generic[T]):
         self._places = places
         self._place = place
         self._ahead = ahead or {}
-        self._known: tuple[dict[int, int], Tensor] | None = None  # the row of each place, and the logits
+        self._cached_logits: tuple[dict[int, int], Tensor] | None = None  # the row of each place, and the logits
 
     def logits(self, numbers: Sequence[int]) -> Tensor:
         """Return logits of some sequences, float32 [len(numbers), V]. Computed logits are cached."""
         places = [self._places[number] for number in numbers]
-        if self._known is not None:
-            known, found = self._known
+        if self._cached_logits is not None:
+            known, found = self._cached_logits
             rows = [known.get(place, -1) for place in places]
             if -1 not in rows:
                 first = rows[0]
@@ -59,7 +59,7 @@ class ForwardOutput(Generic[T]):
                 return found[first : first + len(rows)] if in_order else found[rows]
         more = [place for number in numbers for place in self._ahead.get(number, ())]
         found = self._computed([*places, *more], None)
-        self._known = {place: row for row, place in enumerate([*places, *more])}, found
+        self._cached_logits = {place: row for row, place in enumerate([*places, *more])}, found
         return found[: len(places)] if more else found
 
     def further(self, numbers: Sequence[int], shifts: Sequence[int]) -> ForwardOutput[T]:
@@ -71,7 +71,7 @@ class ForwardOutput(Generic[T]):
         }
         texts = [self.texts[number] for number in numbers]
         found = ForwardOutput(self._model, self._hidden, texts, places, self._place, ahead)
-        found._known = self._known
+        found._cached_logits = self._cached_logits
         return found
 
     def some_logits(self, number: int, ids: Tensor) -> Tensor:
@@ -115,12 +115,12 @@ def alike(values: Iterable[T]) -> list[tuple[T, list[int]]]:
     found: list[tuple[T, list[int]]] = []
     last: T | None = None
     places: list[int] = []
-    for place, own in enumerate(values):
-        if own is not last:
-            last = own
-            same = next((places for value, places in found if value is own or value == own), None)
+    for place, item in enumerate(values):
+        if item is not last:
+            last = item
+            same = next((places for value, places in found if value is item or value == item), None)
             if same is None:
-                found.append((own, []))
+                found.append((item, []))
             places = found[-1][1] if same is None else same
         places.append(place)
     return found

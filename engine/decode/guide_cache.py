@@ -30,7 +30,7 @@ from ..scores import as_list
 
 T = TypeVar("T")
 
-_CERTAIN_BYTES = 64
+_MAX_FORCED_BYTES = 64
 _TAILS = 256
 RESERVE = 3
 """From 1 to 4, the smallest reserve with the best accuracy on records of a real model: see docs/answers.md."""
@@ -83,7 +83,7 @@ class GuideCache:
         self._quoting = guide if implements(guide, Quoting) else None
         self._foreseeing = guide if implements(guide, Foreseeing) else None
         self._quick_fits: Callable[[int, int], bool] | None = getattr(guide, "fits", None)
-        self._quick_enough: Callable[[int, int], int | None] | None = getattr(guide, "enough", None)
+        self._quick_bound: Callable[[int, int], int | None] | None = getattr(guide, "known_bound", None)
         self._within = guide.mask_within if implements(guide, RowGuide) else partial(mask_within, guide)
         self._eos = frozenset(guide.vocabulary.eos_ids)
         self.states = StateTable(guide.advance)
@@ -164,13 +164,13 @@ class GuideCache:
         found._distance = self._distance
         return found
 
-    def beyond(self, state: int) -> tuple[GuideCache, int]:
+    def unwrap(self, state: int) -> tuple[GuideCache, int]:
         """Return the cache that holds a state, and the state's number there. A healed prompt's end is left out."""
         return self, state
 
     def allowed(self, state: int) -> AllowedTokens:
         """Return the tokens that `state` allows, without the mask; cached."""
-        cache, state = self.beyond(state)
+        cache, state = self.unwrap(state)
         entry = cache.states.of(state)
         found = entry.choice
         if found is None:
@@ -181,26 +181,26 @@ class GuideCache:
 
     def known(self, state: int) -> AllowedTokens | None:
         """Return the cached result of `allowed`; None if there is none."""
-        cache, state = self.beyond(state)
+        cache, state = self.unwrap(state)
         entry = cache.states.find(state)
         return None if entry is None else entry.choice
 
     def ahead(self, state: int) -> bytes:
         """Return the bytes that follow in the quoted document if the place in it is unique; else no bytes."""
-        cache, state = self.beyond(state)
+        cache, state = self.unwrap(state)
         return b"" if cache._quoting is None else cache._quoting.ahead(state)
 
-    def certain(self, state: int) -> bytes:
+    def forced_bytes(self, state: int) -> bytes:
         """Return the forced bytes. Several tokenizations of them may be allowed. Cached."""
-        cache, state = self.beyond(state)
+        cache, state = self.unwrap(state)
         entry = cache.states.of(state)
-        found = entry.certain
+        found = entry.forced_bytes
         if found is None:
             found = b""
             if cache._foreseeing is not None:
                 with suppress(LimitError):  # the sequence itself repeats the query if it gets there
-                    found = cache._foreseeing.certain_bytes(state, _CERTAIN_BYTES)
-            entry.certain = found
+                    found = cache._foreseeing.certain_bytes(state, _MAX_FORCED_BYTES)
+            entry.forced_bytes = found
             cache.states.hold(len(found))
         return found
 
@@ -239,7 +239,7 @@ class GuideCache:
 
     def advancing(self, state: int) -> NDArray[np.int32]:
         """Return the allowed tokens that advance a goal, int32 [n], ascending; cached."""
-        cache, state = self.beyond(state)
+        cache, state = self.unwrap(state)
         entry = cache.states.of(state)
         found = entry.advancing
         if found is None:
@@ -264,35 +264,35 @@ class GuideCache:
     def fits(self, state: int, left: int) -> bool:
         """Test whether `left` tokens are enough to complete the text, reserve included.
 
-        A guide with `enough` gives the number. Otherwise half of `left` is tried first, so that a state that is met
-        again with less left costs few queries.
+        A guide with `known_bound` gives the number. Otherwise half of `left` is tried first, so that a state that is
+        met again with less left costs few queries.
         """
-        cache, state = self.beyond(state)
+        cache, state = self.unwrap(state)
         entry = cache.states.of(state)
-        if entry.enough <= left:
+        if entry.known_bound <= left:
             return True
-        if cache._quick_enough is not None:
-            found = cache._quick_enough(state, left // cache.reserve)
-            entry.enough = entry.enough if found is None else found * cache.reserve
+        if cache._quick_bound is not None:
+            found = cache._quick_bound(state, left // cache.reserve)
+            entry.known_bound = entry.known_bound if found is None else found * cache.reserve
             return found is not None
-        for enough in (left // 2, left):
-            if enough >= 0 and cache._guide_fits(state, enough // cache.reserve):
-                entry.enough = enough
+        for bound in (left // 2, left):
+            if bound >= 0 and cache._guide_fits(state, bound // cache.reserve):
+                entry.known_bound = bound
                 return True
         return False
 
-    def enough(self, state: int) -> int | None:
+    def known_bound(self, state: int) -> int | None:
         """Return a number of tokens known to complete the text from a state; None if unknown."""
-        cache, state = self.beyond(state)
+        cache, state = self.unwrap(state)
         entry = cache.states.find(state)
-        return None if entry is None or entry.enough == FAR else entry.enough
+        return None if entry is None or entry.known_bound == FAR else entry.known_bound
 
     def _guide_fits(self, state: int, left: int) -> bool:
         if self._quick_fits is not None:
             return self._quick_fits(state, left)
         return self.guide.distance(state) <= left
 
-    def tight(self, state: int, left: int) -> bool:
+    def is_near_budget(self, state: int, left: int) -> bool:
         """Test whether so few tokens are left that some choices may not fit."""
         return not self.fits(state, left - 2)
 
@@ -347,7 +347,7 @@ class HealedGuideCache(GuideCache):
             return np.zeros(0, np.int32)
         return allowed_ids(self.goals.advancing_below(self.goals.start, node))
 
-    def beyond(self, state: int) -> tuple[GuideCache, int]:
+    def unwrap(self, state: int) -> tuple[GuideCache, int]:
         """Return the constraint's own cache once the tail is spelt."""
         return (self, state) if state < self._begin else (self._guide_cache, state - self._begin)
 
@@ -382,20 +382,20 @@ class StateEntry:
 
     state: the guide's number of the state
     choice: the allowed tokens without the mask, whatever the stop ids; None if unknown
-    enough: a number of tokens that completes the text; FAR if unknown
-    certain: the forced bytes; None if unknown
+    known_bound: a number of tokens that completes the text; FAR if unknown
+    forced_bytes: the forced bytes; None if unknown
     advancing: the allowed tokens that advance a goal, int32 [n], ascending; None if unknown
     allowed: the tokens of a step that is not tight; None if unknown
     forced: the forced tokens of a step that is not tight, and the state after them; None if none or unknown
     """
 
-    __slots__ = ("advancing", "allowed", "certain", "choice", "enough", "forced", "state")
+    __slots__ = ("advancing", "allowed", "choice", "forced", "forced_bytes", "known_bound", "state")
 
     def __init__(self, state: int) -> None:
         self.state = state
         self.choice: AllowedTokens | None = None
-        self.enough = FAR
-        self.certain: bytes | None = None
+        self.known_bound = FAR
+        self.forced_bytes: bytes | None = None
         self.advancing: NDArray[np.int32] | None = None
         self.allowed: AllowedTokens | None = None
         self.forced: ForcedTokens | None = None
@@ -412,8 +412,8 @@ class ForcedTokens(NamedTuple):
 class StateTable:
     """The known states of one constraint, or of free text. The table is cleared when it takes too much memory.
 
-    Running sequences keep the entries that they refer to. `choice`, `certain` and `advancing` are stored in the entry
-    without stop ids.
+    Running sequences keep the entries that they refer to. `choice`, `forced_bytes` and `advancing` are stored in the
+    entry without stop ids.
     advance: the guide's; transitions are cached there (`TransitionCache`)
     """
 
@@ -499,12 +499,12 @@ def healed(model: Model, prompt: Ids, guide_cache: GuideCache | None, most: int 
     behind = _free(model) if guide_cache is None else guide_cache
     if behind.crossings is None or getattr(model, "is_encoder_decoder", False):
         return None
-    kept = behind.crossings.cut(prompt)
-    while most is not None and len(model.vocabulary.decode(prompt[kept:])) > most:
-        kept += 1
+    cut = behind.crossings.cut(prompt)
+    while most is not None and len(model.vocabulary.decode(prompt[cut:])) > most:
+        cut += 1
     begin: int | None = getattr(model.tokenizer, "bos_token_id", None)
-    first = prompt[:kept] or (prompt[:1] if begin is None else (begin,))
-    tail = _tail(model, prompt, kept)
+    first = prompt[:cut] or (prompt[:1] if begin is None else (begin,))
+    tail = _tail(model, prompt, cut)
     return HealedPrompt(first, behind.behind(tail), len(tail), guide_cache is None) if tail else None
 
 
@@ -514,14 +514,14 @@ def is_known(model: Model, prompt: Ids, guide_cache: GuideCache, *, heal: bool) 
         return False
     if not heal:
         return guide_cache.knows(b"")
-    kept = guide_cache.known_cut(prompt)
-    return kept is not None and guide_cache.knows(b"") and guide_cache.knows(_tail(model, prompt, kept))
+    cut = guide_cache.known_cut(prompt)
+    return cut is not None and guide_cache.knows(b"") and guide_cache.knows(_tail(model, prompt, cut))
 
 
-def _tail(model: Model, prompt: Ids, kept: int) -> bytes:
-    """Return the bytes of a prompt after its `kept` tokens, or after its first token without BOS."""
+def _tail(model: Model, prompt: Ids, cut: int) -> bytes:
+    """Return the bytes of a prompt after its `cut` tokens, or after its first token without BOS."""
     has_begin = getattr(model.tokenizer, "bos_token_id", None) is not None
-    return model.vocabulary.decode(prompt[kept if kept or has_begin else 1 :])
+    return model.vocabulary.decode(prompt[cut if cut or has_begin else 1 :])
 
 
 def _free(model: Model) -> GuideCache:

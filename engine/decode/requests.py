@@ -63,7 +63,7 @@ class Job:
         return 0 if self.guide_cache is None else self.guide_cache.distance
 
     @property
-    def spare(self) -> int:
+    def default_room(self) -> int:
         """Tokens of the default budget beyond `needed`, including those of free text before a constraint."""
         guide = None if self.guide_cache is None else self.guide_cache.guide
         most = self.frame.most if isinstance(self.frame, Sentence) else DEFAULT_TOKENS
@@ -99,8 +99,8 @@ def requests_of(model: Model, jobs: Sequence[Job], options: Options) -> list[Req
     is_listed, adapter = not isinstance(options.prompt_logprobs, bool), _adapter(model, options.adapter)
     for number, (job, seed) in enumerate(zip(jobs, options.seeds(len(jobs)), strict=True)):
         _check(model, job, options)
-        asked = options.max_tokens if job.max_tokens is None else job.max_tokens
-        start, budget = _start(model, job, options, number, asked)
+        requested = options.max_tokens if job.max_tokens is None else job.max_tokens
+        start, budget = _start(model, job, options, number, requested)
         if options.min_tokens > budget:
             raise OptionError(
                 f"min_tokens={options.min_tokens}: an output of prompt {number} has at most {budget} tokens; ask for "
@@ -112,13 +112,13 @@ def requests_of(model: Model, jobs: Sequence[Job], options: Options) -> list[Req
             stop, frame = stops.also(frame.behind), None
         search = options.search if job.search is None or options.search is not GREEDY else job.search
         # A caller's budget is meant in full. Exact samplers are exact for any budget.
-        if start.guide_cache is not None and asked is None and not isinstance(search, Target):
+        if start.guide_cache is not None and requested is None and not isinstance(search, Target):
             start = replace(start, guide_cache=start.guide_cache.reserving(budget))
         # An empty text would be useless, and a text without a goal would be incomplete.
         is_last = forces_end and job.may_be_cut and budget > max(needed, 1)
         for sample in range(1 if isinstance(search, (Beam, Target)) else search.n):
             key = row_key(seed, sample)
-            made = Request(
+            request = Request(
                 number,
                 sample,
                 start,
@@ -139,7 +139,7 @@ def requests_of(model: Model, jobs: Sequence[Job], options: Options) -> list[Req
                 adapter=adapter,
                 pools=job.pools,
             )
-            found.append(made)
+            found.append(request)
     return found
 
 
@@ -149,8 +149,8 @@ def _adapter(model: Model, name: str | None) -> int:
         return 0
     names: Sequence[str] = getattr(model, "adapters", ())
     if name not in names:
-        there = f"there are {', '.join(map(repr, names))}" if names else "it was loaded without adapters="
-        raise OptionError(f"adapter={name!r}: {model!r} has no adapter of this name; {there}")
+        hint = f"there are {', '.join(map(repr, names))}" if names else "it was loaded without adapters="
+        raise OptionError(f"adapter={name!r}: {model!r} has no adapter of this name; {hint}")
     return names.index(name) + 1
 
 
@@ -178,10 +178,10 @@ def _check_scores(model: Model, options: Options) -> None:
         raise OptionError(f"{what} with search={options.search!r}: use Greedy() or Sample(...)")
 
 
-def _start(model: Model, job: Job, options: Options, number: int, asked: int | None) -> tuple[HealedPrompt, int]:
+def _start(model: Model, job: Job, options: Options, number: int, requested: int | None) -> tuple[HealedPrompt, int]:
     """Return the start of a sequence, healed if requested and if there is room, and its budget.
 
-    asked: the requested budget; None for the default one
+    requested: the requested budget; None for the default one
     """
     if implements(model, SourceModel):
         if job.lead:
@@ -189,11 +189,11 @@ def _start(model: Model, job: Job, options: Options, number: int, asked: int | N
                 f"frame: {model!r} is an encoder-decoder, whose answers cannot have a text before them; give "
                 'only a closing mark, as in frame=("", "."), or leave it out'
             )
-        return _decoder_start(model, job, options, number, asked)
+        return _decoder_start(model, job, options, number, requested)
     if job.pools:
         ids, held = _encode(model, job, options, number, least=0)
         return HealedPrompt(ids, None, held=held), 0
-    prompt, held = _encode(model, job, options, number, least=1 if asked is None else min(asked, 1))
+    prompt, held = _encode(model, job, options, number, least=1 if requested is None else min(requested, 1))
     if held:
         _check_beside_media(options, number)
     needed = job.needed
@@ -204,13 +204,13 @@ def _start(model: Model, job: Job, options: Options, number: int, asked: int | N
     start = _healed_words(model, prompt, job.guide_cache, most) if heals else None
     if start is not None and start.guide_cache is not None:
         # A token that begins inside the prompt may save output tokens.
-        fewest = start.guide_cache.distance if asked is not None and asked < needed else needed
-        budget = _budget(model, fewest, len(prompt), asked, number, job.spare)
+        fewest = start.guide_cache.distance if requested is not None and requested < needed else needed
+        budget = _budget(model, fewest, len(prompt), requested, number, job.default_room)
         room = budget if model.context is None else model.context - start.size
-        if room >= (max(fewest, 1) if asked is None else budget):
+        if room >= (max(fewest, 1) if requested is None else budget):
             return replace(start, held=held), min(budget, room)
     start = HealedPrompt(prompt, job.guide_cache, held=held)
-    return start, _budget(model, needed, len(prompt), asked, number, job.spare)
+    return start, _budget(model, needed, len(prompt), requested, number, job.default_room)
 
 
 def _healed_words(model: Model, prompt: Ids, guide_cache: GuideCache | None, most: int | None) -> HealedPrompt | None:
@@ -231,14 +231,14 @@ def _check_beside_media(options: Options, number: int) -> None:
             "draft=True"
         )
     for name in ("prompt_logprobs", "fields"):
-        if (given := getattr(options, name)) is not False:
+        if (value := getattr(options, name)) is not False:
             raise OptionError(
-                f"{name}={given}: prompt {number} has images or audio, which this option does not support; leave it out"
+                f"{name}={value}: prompt {number} has images or audio, which this option does not support; leave it out"
             )
 
 
 def _decoder_start(
-    model: SourceModel, job: Job, options: Options, number: int, asked: int | None
+    model: SourceModel, job: Job, options: Options, number: int, requested: int | None
 ) -> tuple[HealedPrompt, int]:
     """Return the start of an encoder-decoder's output: the constraint after the model's text prefix."""
     source, limit = job.read(model, options, number).ids, model.source_context
@@ -254,7 +254,7 @@ def _decoder_start(
         guide_cache, tail = guide_cache.behind(model.text_prefix), len(model.text_prefix)
     needed = 0 if guide_cache is None else guide_cache.distance
     start = HealedPrompt(model.start_ids, guide_cache, tail, source=source)
-    return start, _budget(model, needed, start.size, asked, number, job.spare)
+    return start, _budget(model, needed, start.size, requested, number, job.default_room)
 
 
 def _encode(model: Model, job: Job, options: Options, number: int, least: int = 1) -> ReadMedia:
@@ -278,12 +278,12 @@ def _encode(model: Model, job: Job, options: Options, number: int, least: int = 
     return ReadMedia(ids, held)
 
 
-def _budget(model: Model, needed: int, prompt: int, asked: int | None, number: int, more: int) -> int:
+def _budget(model: Model, needed: int, prompt: int, requested: int | None, number: int, more: int) -> int:
     """Return the budget of the output: the requested or the default one, within the context.
 
     more: tokens of the default budget beyond `needed`
     """
-    budget = needed + more if asked is None else asked
+    budget = needed + more if requested is None else requested
     if budget < needed:
         raise BudgetError(
             f"max_tokens={budget} is too small: the shortest output of this constraint takes {needed} tokens",
@@ -298,9 +298,9 @@ def _budget(model: Model, needed: int, prompt: int, asked: int | None, number: i
             f"the model's context of {model.context} has room for {room}; shorten the prompt",
             needed,
         )
-    if asked is not None:
+    if requested is not None:
         raise OptionError(
-            f"max_tokens={asked} and the {prompt} tokens of prompt {number} exceed the model's context of "
+            f"max_tokens={requested} and the {prompt} tokens of prompt {number} exceed the model's context of "
             f"{model.context}; max_tokens can be up to {room}"
         )
     return room

@@ -55,17 +55,17 @@ class Sampler:
 
     def settle(self, sequence: SequenceState) -> None:
         """Append forced tokens. If that takes long and the sequence may wait, set `waits`."""
-        sequence.waits, sequence.closing, sequence.known = False, None, None
+        sequence.waits, sequence.closing, sequence.entry = False, None, None
         try:
             if sequence.may_wait:
                 with quickly(QUICK):
                     self._settle(sequence)
-                    if sequence.finish is None and self.is_tight(sequence):
+                    if sequence.finish is None and self.is_near_budget(sequence):
                         sequence.closing = self.closing_mask(sequence)
-                    self._know(sequence)
+                    self._find_entry(sequence)
             else:
                 self._settle(sequence)
-                self._know(sequence)
+                self._find_entry(sequence)
         except NotReadyError:
             sequence.waits = True
         except Exception as error:
@@ -79,9 +79,13 @@ class Sampler:
         request, state, left = sequence.request, sequence.state, sequence.left
         while (guide_cache := request.guide_cache(state)) is not None:
             allowed = guide_cache.allowed(state)
-            is_tight = guide_cache.tight(state, left)
+            is_near_budget = guide_cache.is_near_budget(state, left)
             if allowed.forced < 0 or left <= 0 or request.scores:
-                return ClosingMask(state, left, guide_cache.mask(state, request.stop_ids, left)) if is_tight else None
+                return (
+                    ClosingMask(state, left, guide_cache.mask(state, request.stop_ids, left))
+                    if is_near_budget
+                    else None
+                )
             left -= request.is_output(state, allowed.forced)
             state = guide_cache.guide.advance(state, allowed.forced)
         return None
@@ -95,18 +99,18 @@ class Sampler:
 
     def restart(self, sequence: SequenceState, table: BlockTable) -> SequenceState:
         """Return a sequence with the same tokens, all unread. Everything but the tokens is computed anew."""
-        again = SequenceState(
+        restarted = SequenceState(
             table,
             list(sequence.request.start.prompt),
             sequence.request,
             sequence.request.first_state,
             steps=sequence.steps,
         )
-        again.may_wait, again.is_quick = sequence.may_wait, sequence.is_quick
-        again.is_unread = sequence.is_unread
-        if again.is_unread:
-            return again
-        again.prompt_scores = sequence.prompt_scores
+        restarted.may_wait, restarted.is_quick = sequence.may_wait, sequence.is_quick
+        restarted.is_unread = sequence.is_unread
+        if restarted.is_unread:
+            return restarted
+        restarted.prompt_scores = sequence.prompt_scores
         sure = len(sequence.tokens)
         if sequence.request.scores:
             sure = min(
@@ -117,20 +121,20 @@ class Sampler:
             )
         try:
             for token in sequence.tokens[:sure]:
-                self._append(again, token)
-            again.scores, again.raw_scores, again.traces = (
+                self._append(restarted, token)
+            restarted.scores, restarted.raw_scores, restarted.traces = (
                 sequence.scores[:sure],
                 sequence.raw_scores[:sure],
                 sequence.traces[:sure],
             )
-            again.best = sequence.best[:sure]
+            restarted.best = sequence.best[:sure]
         except Exception as error:
-            again.error = error
-            return again
-        self.settle(again)
-        return again
+            restarted.error = error
+            return restarted
+        self.settle(restarted)
+        return restarted
 
-    def certain(self, sequence: SequenceState) -> CommittedPrefix:
+    def committed_prefix(self, sequence: SequenceState) -> CommittedPrefix:
         """Return the committed prefix of the text, and the number of tokens that spell no more than it."""
         safe = sequence.request.safe(sequence.text)
         text = bytes(sequence.text[:safe])
@@ -145,7 +149,7 @@ class Sampler:
     def advance(self, reading: ForwardOutput[SequenceState]) -> None:
         """Choose a token for each sequence that has read its pending tokens."""
         allowed = [
-            self._guarded(sequence, self._allowed) if sequence.known is None else sequence.known.allowed
+            self._guarded(sequence, self._allowed) if sequence.entry is None else sequence.entry.allowed
             for sequence in reading.texts
         ]
         numbers = [i for i, each in enumerate(allowed) if each is not None]
@@ -201,7 +205,7 @@ class Sampler:
         guide_cache = sequence.guide_cache
         if guide_cache is None:
             return AllowedTokens()
-        if self.is_tight(sequence):
+        if self.is_near_budget(sequence):
             return self._closing(sequence)
         return self._among_all(sequence, guide_cache, sequence.state)
 
@@ -230,10 +234,10 @@ class Sampler:
         guide_cache = sequence.guide_cache
         return AllowedTokens(mask=mask) if sequence.request.scores or guide_cache is None else guide_cache.listed(mask)
 
-    def is_tight(self, sequence: SequenceState) -> bool:
+    def is_near_budget(self, sequence: SequenceState) -> bool:
         """Test whether a sequence may choose only from tokens that leave room to finish."""
         guide_cache = sequence.guide_cache
-        return guide_cache is not None and guide_cache.tight(sequence.state, sequence.left)
+        return guide_cache is not None and guide_cache.is_near_budget(sequence.state, sequence.left)
 
     def closing_mask(self, sequence: SequenceState) -> Mask:
         """Return the mask of tokens that leave room to finish."""
@@ -346,15 +350,15 @@ class Sampler:
             self.settle(sequence)
             guide_cache = sequence.guide_cache
             is_forced = len(sequence.tokens) > count and state >= sequence.request.start.tail
-            if is_forced and sequence.known is not None and guide_cache is not None:
-                guide_cache, state = guide_cache.beyond(state)
-                forced = ForcedTokens(tuple(sequence.tokens[count:]), bytes(sequence.text[length:]), sequence.known)
+            if is_forced and sequence.entry is not None and guide_cache is not None:
+                guide_cache, state = guide_cache.unwrap(state)
+                forced = ForcedTokens(tuple(sequence.tokens[count:]), bytes(sequence.text[length:]), sequence.entry)
                 guide_cache.states.force(guide_cache.states.of(state, sequence.request.stop_ids), forced)
 
     def _goes_on(self, sequence: SequenceState, token: int) -> bool:
         """Append a token to a sequence in a known state. Return False if it is in none, or if too little would be
         left."""
-        if sequence.known is None or sequence.error is not None:
+        if sequence.entry is None or sequence.error is not None:
             return False
         try:
             is_text = token not in self._eos and token not in sequence.request.stop_ids
@@ -366,33 +370,33 @@ class Sampler:
             sequence.error = error
         return True
 
-    def _know(self, sequence: SequenceState) -> None:
-        """Set `known` of a sequence, so that the next step only has to choose a token."""
+    def _find_entry(self, sequence: SequenceState) -> None:
+        """Set `entry` of a sequence, so that the next step only has to choose a token."""
         if not sequence.is_quick or sequence.finish is not None or sequence.state < sequence.request.start.tail:
             return
         stop_ids = sequence.request.stop_ids
         if sequence.guide_cache is None:
-            sequence.states, sequence.known = self._free, (free := self._free.of(FREE, stop_ids))
+            sequence.states, sequence.entry = self._free, (free := self._free.of(FREE, stop_ids))
             if free.allowed is None:
-                free.enough, free.allowed = 0, AllowedTokens()
+                free.known_bound, free.allowed = 0, AllowedTokens()
             return
-        guide_cache, state = sequence.guide_cache.beyond(sequence.state)
-        known = guide_cache.states.of(state, stop_ids)
+        guide_cache, state = sequence.guide_cache.unwrap(sequence.state)
+        entry = guide_cache.states.of(state, stop_ids)
         left = sequence.left
-        if known.enough + 2 > left:
-            if guide_cache.tight(state, left):
+        if entry.known_bound + 2 > left:
+            if guide_cache.is_near_budget(state, left):
                 return
             # the entry without stop ids, if it was not forgotten meanwhile
-            enough = guide_cache.enough(state)
-            known.enough = min(known.enough, left - 2 if enough is None else enough)
-        if known.allowed is None:
-            guide_cache.states.allow(known, self._among_all(sequence, guide_cache, state))
-        sequence.states, sequence.known = guide_cache.states, known
+            bound = guide_cache.known_bound(state)
+            entry.known_bound = min(entry.known_bound, left - 2 if bound is None else bound)
+        if entry.allowed is None:
+            guide_cache.states.allow(entry, self._among_all(sequence, guide_cache, state))
+        sequence.states, sequence.entry = guide_cache.states, entry
 
     def _append(self, sequence: SequenceState, token: int) -> None:
         """Append a token. A stop string cuts the text and ends it."""
         request, guide_cache = sequence.request, sequence.guide_cache
-        known = len(sequence.text)
+        length = len(sequence.text)
         state = sequence.state if guide_cache is None else guide_cache.guide.advance(sequence.state, token)
         sequence.overruled |= request.overruled(sequence.tokens, token, ends=False)
         sequence.pending.append(token)
@@ -400,7 +404,7 @@ class Sampler:
         sequence.inside += not request.is_output(sequence.state, token)
         sequence.tokens.append(token)
         sequence.state = state
-        if request.stop and (at := request.stop.find(sequence.text, known)) >= 0:
+        if request.stop and (at := request.stop.find(sequence.text, length)) >= 0:
             del sequence.text[at:]
             sequence.finish = "stop"
 

@@ -104,11 +104,11 @@ class Request:
             return None
         return None if search.is_filtered else search.temperature
 
-    def is_plain_after(self, made: int) -> bool:
-        """Test whether `is_plain` holds from now on, after `made` output tokens."""
+    def is_plain_after(self, count: int) -> bool:
+        """Test whether `is_plain` holds from now on, after `count` output tokens."""
         controls = self.options.controls
         is_free = self.bias is NO_BIAS and self.suppressed == NOTHING
-        return is_free and not controls.change_scores and not controls.withholds(made)
+        return is_free and not controls.change_scores and not controls.withholds(count)
 
     @property
     def changes_scores(self) -> bool:
@@ -271,7 +271,7 @@ class SequenceState(KVSequence):
     drawn: statistics of a text drawn by `Exact`, `SMC` or `Importance`
     may_wait: True if it may skip steps while its constraint computes; waits: True if it does
     closing: the closing mask of the next token, if computed already
-    is_quick: True if it may follow known states; known: the entry of its state, None if unknown; states: its table
+    is_quick: True if it may follow known states; entry: the entry of its state, None if unknown; states: its table
     is_unread: True until the whole prompt is read, if `reads_first`
     prompt_scores: scores of the prompt tokens read so far but the first, if requested
     embedding: normalised final hidden state of the prompt, float32 [request.pools], if requested
@@ -300,7 +300,7 @@ class SequenceState(KVSequence):
     closing: Mask | None = None
     is_quick: bool = False
     states: StateTable | None = None
-    known: StateEntry | None = None
+    entry: StateEntry | None = None
     is_unread: bool = False
     prompt_scores: list[TokenScore] = field(default_factory=list[TokenScore])
     embedding: NDArray[np.float32] | None = None
@@ -339,8 +339,8 @@ class SequenceState(KVSequence):
 
         Return False if the other state is not known yet, or if the budget would become tight.
         """
-        tokens, request, known = [token], self.request, self.known
-        state = None if known is None or self.states is None else self.states.after(known, token, request.stop_ids)
+        tokens, request, entry = [token], self.request, self.entry
+        state = None if entry is None or self.states is None else self.states.after(entry, token, request.stop_ids)
         if state is None:
             return False
         if state.forced is not None:
@@ -349,14 +349,14 @@ class SequenceState(KVSequence):
             text += more
         elif state.allowed is None:
             return False
-        if state.enough + 2 + len(self.tokens) - self.inside + len(tokens) > request.budget:
+        if state.known_bound + 2 + len(self.tokens) - self.inside + len(tokens) > request.budget:
             return False
         self.pending += tokens
         self.text += text
         self.tokens += tokens
         if state.state != FREE:
             self.state = state.state + request.start.tail
-        self.known = state
+        self.entry = state
         return True
 
     def overlap(self, vocabulary: Vocabulary) -> int:

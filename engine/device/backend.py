@@ -63,7 +63,7 @@ class BatchBackend(Protocol):
         """Start a launch asynchronously. Return the handle for `answer`."""
         ...
 
-    def answer(self, begun: Any) -> NDArray[np.int32]:
+    def answer(self, handle: Any) -> NDArray[np.int32]:
         """Wait for a launch. Return int32 [B, TOKENS + 2 * width], see kernels/device_batch/layout.py."""
         ...
 
@@ -78,7 +78,10 @@ class DeviceBatchModel(Model, Protocol):
 
 
 class DeviceTables:
-    """The state table, and the state of slots between launches, in tensors of a device. known, kept: see layout.py"""
+    """The state table, and the state of slots between launches, in tensors of a device.
+
+    state_tables, slot_state: see layout.py
+    """
 
     def __init__(self, records: DeviceStateTable, vocabulary: Vocabulary, device: torch.device) -> None:
         self._device = device
@@ -88,7 +91,7 @@ class DeviceTables:
         def full(value: int, *shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
             return torch.full(shape, value, dtype=dtype, device=device)
 
-        self.known = StateTables(
+        self.state_tables = StateTables(
             masks=full(0, records.count, (size + 31) // 32),
             forced=full(-1, records.count),
             loops=full(0, records.count, 3, dtype=torch.int64),
@@ -99,49 +102,49 @@ class DeviceTables:
             classes=full(0, DENSE, size, dtype=torch.uint8),
             targets=full(UNKNOWN, DENSE, CLASSES),
         )
-        self.kept = SlotState(last=full(0, SLOTS), records=full(UNKNOWN, SLOTS), ends=full(0, SLOTS))
+        self.slot_state = SlotState(last=full(0, SLOTS), records=full(UNKNOWN, SLOTS), ends=full(0, SLOTS))
 
     def write(self, news: TableUpdates) -> None:
         """Apply changes to the state table on the device."""
-        known = self.known
+        tables = self.state_tables
         if news.forgotten:
-            known.keys.fill_(EMPTY)
-            known.dense.fill_(UNKNOWN)
-            known.forced.fill_(-1)
+            tables.keys.fill_(EMPTY)
+            tables.dense.fill_(UNKNOWN)
+            tables.forced.fill_(-1)
         if news.masks:
             masks = np.stack(list(news.masks.values())).view(np.int32)
-            known.masks[self._places(list(news.masks))] = self._moved(masks)
+            tables.masks[self._places(list(news.masks))] = self._to_device(masks)
         if news.loops:
-            known.loops[self._places(list(news.loops))] = self._moved(np.stack(list(news.loops.values())))
+            tables.loops[self._places(list(news.loops))] = self._to_device(np.stack(list(news.loops.values())))
         if news.forced:
             tokens = np.array(list(news.forced.values()), np.int32)
-            known.forced[self._places(list(news.forced))] = self._moved(tokens)
+            tables.forced[self._places(list(news.forced))] = self._to_device(tokens)
         if news.transitions:
             places, keys, values = (np.array(column) for column in zip(*news.transitions, strict=True))
             where = self._places(places.tolist())
-            known.keys[where] = self._moved(keys.astype(np.int64))
-            known.values[where] = self._moved(values.astype(np.int32))
+            tables.keys[where] = self._to_device(keys.astype(np.int64))
+            tables.values[where] = self._to_device(values.astype(np.int32))
         if news.dense:
             rows = self._places(list(news.dense))
             records, classes, targets = zip(*news.dense.values(), strict=True)
-            known.dense[self._places(list(records))] = rows.to(torch.int32)
-            known.classes[rows] = self._moved(np.stack(classes))
-            known.targets[rows] = self._moved(np.stack(targets))
+            tables.dense[self._places(list(records))] = rows.to(torch.int32)
+            tables.classes[rows] = self._to_device(np.stack(classes))
+            tables.targets[rows] = self._to_device(np.stack(targets))
         if news.targets:
             found = np.array(news.targets, np.int64)
-            where = self._moved(found[:, 0] * CLASSES + found[:, 1])
-            known.targets.view(-1)[where] = self._moved(found[:, 2].astype(np.int32))
+            where = self._to_device(found[:, 0] * CLASSES + found[:, 1])
+            tables.targets.view(-1)[where] = self._to_device(found[:, 2].astype(np.int32))
 
     def _places(self, numbers: list[int]) -> Tensor:
-        return self._moved(np.array(numbers, np.int64))
+        return self._to_device(np.array(numbers, np.int64))
 
-    def _moved(self, given: NDArray[Any]) -> Tensor:
-        return self.staged(given).to(self._device, non_blocking=True)
+    def _to_device(self, array: NDArray[Any]) -> Tensor:
+        return self.staged(array).to(self._device, non_blocking=True)
 
-    def staged(self, given: NDArray[Any]) -> Tensor:
+    def staged(self, array: NDArray[Any]) -> Tensor:
         """Return a copy in pinned memory. torch keeps it until the device has read it."""
-        staged = torch.empty(given.shape, dtype=_KINDS[given.dtype.name], pin_memory=self._pins)
-        staged.numpy()[...] = given
+        staged = torch.empty(array.shape, dtype=_KINDS[array.dtype.name], pin_memory=self._pins)
+        staged.numpy()[...] = array
         return staged
 
 
@@ -155,8 +158,8 @@ class HostBackend:
         self._model = model
         self._memory = memory
         self._tables = DeviceTables(records, model.vocabulary, torch.device("cpu"))
-        self._known = StateTables(*(tensor.numpy() for tensor in self._tables.known))
-        self._kept = SlotState(*(tensor.numpy() for tensor in self._tables.kept))
+        self._state_tables = StateTables(*(tensor.numpy() for tensor in self._tables.state_tables))
+        self._slot_state = SlotState(*(tensor.numpy() for tensor in self._tables.slot_state))
         self._waiting: list[Launch] = []
         self._answers: dict[int, NDArray[np.int32]] = {}
         self._launched = 0
@@ -170,28 +173,28 @@ class HostBackend:
         self._launched += 1
         return self._launched
 
-    def answer(self, begun: int) -> NDArray[np.int32]:
+    def answer(self, handle: int) -> NDArray[np.int32]:
         """Run queued launches up to this one, in order."""
-        while begun not in self._answers:
+        while handle not in self._answers:
             first = self._launched - len(self._waiting) + 1
             self._answers[first] = self._run(self._waiting.pop(0))
-        return self._answers.pop(begun)
+        return self._answers.pop(handle)
 
     def _run(self, launch: Launch) -> NDArray[np.int32]:
-        known = self._known
+        state_tables = self._state_tables
         self._tables.write(launch.news)
-        begun = begin(launch.rows, launch.width, BLOCK, known, self._kept)
-        tokens = np.full(len(begun.ids), -1, np.int32)
-        slots = np.flatnonzero(begun.widths).tolist()
+        state = begin(launch.rows, launch.width, BLOCK, state_tables, self._slot_state)
+        tokens = np.full(len(state.ids), -1, np.int32)
+        slots = np.flatnonzero(state.widths).tolist()
         if slots:
-            chunks = [_chunk(begun, slot, launch.width) for slot in slots]
-            read = np.flatnonzero(np.arange(launch.width) < begun.widths[:, None])
+            chunks = [_chunk(state, slot, launch.width) for slot in slots]
+            read = np.flatnonzero(np.arange(launch.width) < state.widths[:, None])
             with torch.inference_mode():
-                hidden = self._model.forward_ends(chunks, begun.widths[slots].tolist(), self._memory)
+                hidden = self._model.forward_ends(chunks, state.widths[slots].tolist(), self._memory)
                 logits = self._model.logits(hidden, range(len(read)), None)
             choices = launch.choices[:, read // launch.width]
-            tokens[read] = self._choose(logits.numpy(), begun.records[read], choices, begun.draws[read])
-        return advance(tokens, begun, known, self._kept)
+            tokens[read] = self._choose(logits.numpy(), state.records[read], choices, state.draws[read])
+        return advance(tokens, state, state_tables, self._slot_state)
 
     def _choose(
         self,
@@ -201,7 +204,7 @@ class HostBackend:
         draws: NDArray[np.float64],
     ) -> NDArray[np.int32]:
         numbers = np.where(records == FREE, -1, records).astype(np.int32)
-        masks = self._known.masks
+        masks = self._state_tables.masks
         best: NDArray[np.int32] = masked_argmax(logits, masks, numbers).tokens
         warm = choices[TEMPERATURE] > 0
         drawn: NDArray[np.int32] = masked_sample(
@@ -217,10 +220,10 @@ class HostBackend:
         return np.where(warm, drawn, best)
 
 
-def _chunk(begun: LaunchState, slot: int, width: int) -> Chunk:
+def _chunk(state: LaunchState, slot: int, width: int) -> Chunk:
     """Return a slot's tokens as a chunk."""
-    start, count = int(begun.starts[slot]), int(begun.widths[slot])
+    start, count = int(state.starts[slot]), int(state.widths[slot])
     table = BlockTable()
     table.tokens = [0] * start
-    table.blocks = array("i", begun.tables[slot, : -(-(start + count) // BLOCK)].tolist())
-    return Chunk(table, begun.ids[slot * width : slot * width + count].tolist())
+    table.blocks = array("i", state.tables[slot, : -(-(start + count) // BLOCK)].tolist())
+    return Chunk(table, state.ids[slot * width : slot * width + count].tolist())

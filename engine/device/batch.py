@@ -107,19 +107,19 @@ class DeviceBatch:
                 hosted = self._hosted.values()
                 live = len(self._active) + sum(not slot.row.done for slot in hosted)
                 ahead = AHEAD if self._missing <= _MISSES else 1
-                begun = None
+                launch = None
                 goes_on = launched < most and 2 * live > len(slots) and not (launched and is_over())
                 if goes_on or any(slot.fresh and not slot.row.done for slot in hosted):
-                    begun = self._launch()
-                if begun is not None:
-                    under_way.append(begun)
+                    launch = self._launch()
+                if launch is not None:
+                    under_way.append(launch)
                     launched += 1
                     self._records.widen()
-                if under_way and (begun is None or len(under_way) >= ahead):
+                if under_way and (launch is None or len(under_way) >= ahead):
                     self._collect(under_way.popleft())
                     while len(under_way) >= ahead:
                         self._collect(under_way.popleft())
-                elif begun is None:
+                elif launch is None:
                     assert not len(self._active), "nothing is under way for an active slot that is told of"
                     return not any(slot.fresh for slot in slots)
         finally:
@@ -134,16 +134,16 @@ class DeviceBatch:
 
     def _launch(self) -> PendingLaunch | None:
         """Start a launch. Return None if every slot has to wait for the host."""
-        drafted = self._drafted()
+        drafted = self._find_drafts()
         width = WIDTHS[bool(drafted) or self._is_wide()]
         parts: list[SlotStep] = []
-        told: list[list[int]] = []
+        columns: list[list[int]] = []
         for slot in self._hosted.values():
             row = slot.row
             if row.finish is not None or row.error is not None:
                 continue
             try:
-                part = self._resumed(slot, width) if slot.is_choosing else self._given(slot, width)
+                part = self._resume_within_budget(slot, width) if slot.is_choosing else self._read_pending(slot, width)
             except Exception as error:
                 row.error = error
                 continue
@@ -158,18 +158,18 @@ class DeviceBatch:
             parts.append(part)
             tokens = [] if part.resumes else row.pending[first : first + part.count]
             padding = [0] * (room_of(width) - len(tokens))
-            told.append([part.resumes, part.count, start, part.record, 0, *slot.told, *tokens, *padding])
+            columns.append([part.resumes, part.count, start, part.record, 0, *slot.constants, *tokens, *padding])
         active, limits = self._active.ready(width)
         if not parts and not len(active):
             return None
-        launch = self._told(told, width, parts, active, limits)
+        launch = self._build_launch(columns, width, parts, active, limits)
         for number, (place, tokens) in drafted.items():
             if launch.rows[number, RESUME]:
                 launch.rows[number, [START, DRAFTED]] = place, len(tokens)
                 launch.rows[number, HEADER : HEADER + len(tokens)] = tokens
         return PendingLaunch(self._backend.launch(launch), parts, active, limits, self._eras[active])
 
-    def _drafted(self) -> dict[int, DraftedSlot]:
+    def _find_drafts(self) -> dict[int, DraftedSlot]:
         """Return drafts by slot number, for slots that continue from their last choice."""
         found: dict[int, DraftedSlot] = {}
         if self._drafter is not None:
@@ -180,7 +180,7 @@ class DeviceBatch:
                 tokens = [] if record is None else self._drafter.after(row, (), record, most)
                 if tokens:
                     found[slot.number] = DraftedSlot(len(row.table.tokens) + len(row.pending) - 1, tokens)
-            found |= self._active.drafted(most)
+            found |= self._active.drafts(most)
         return found
 
     def _is_wide(self) -> bool:
@@ -192,10 +192,17 @@ class DeviceBatch:
         if len(self._slots) > FEW:
             return False
         hosted = [slot for slot in self._hosted.values() if not slot.row.done]
-        return self._active.is_near or any(_waiting(slot) > 1 or self._records.near[slot.record] for slot in hosted)
+        return self._active.is_near_forced or any(
+            _waiting(slot) > 1 or self._records.near_forced[slot.record] for slot in hosted
+        )
 
-    def _told(
-        self, told: list[list[int]], width: int, parts: Sequence[SlotStep], active: Numbers, limits: NDArray[np.int32]
+    def _build_launch(
+        self,
+        columns: list[list[int]],
+        width: int,
+        parts: Sequence[SlotStep],
+        active: Numbers,
+        limits: NDArray[np.int32],
     ) -> Launch:
         """Build the data of a launch, and count its work as in flight."""
         count = padded(len(self._slots))
@@ -204,7 +211,7 @@ class DeviceBatch:
         rows = np.zeros((count, first + bucket(longest)), np.int32)
         choices = greedy_choices(self._vocabulary.size, count)
         if parts:
-            rows[[part.slot.number for part in parts], :first] = told
+            rows[[part.slot.number for part in parts], :first] = columns
         for part in parts:
             slot, number = part.slot, part.slot.number
             blocks = slot.row.table.blocks
@@ -218,7 +225,7 @@ class DeviceBatch:
             slot.is_choosing = part.chooses
             if part.chooses:
                 slot.attempt = None
-        self._active.tell(active, limits, rows, width, choices)
+        self._active.write_launch(active, limits, rows, width, choices)
         is_filtered = bool((choices[TOP_K] < self._vocabulary.size).any() or (choices[TOP_P] < 1).any())
         return Launch(rows, width, choices, not choices[TEMPERATURE].any(), is_filtered, self._records.news())
 
@@ -226,21 +233,21 @@ class DeviceBatch:
         """Return the work of one slot in a launch."""
         return SlotStep(slot, count, chooses, int(self._eras[slot.number]), **more)
 
-    def _resuming(self, slot: BatchSlot, limit: int) -> SlotStep:
+    def _resume(self, slot: BatchSlot, limit: int) -> SlotStep:
         """Return the work of a slot that continues from the choice of the launch before, with up to `limit` tokens."""
         return self._part(slot, limit, chooses=True, resumes=True)
 
-    def _resumed(self, slot: BatchSlot, width: int) -> SlotStep | None:
+    def _resume_within_budget(self, slot: BatchSlot, width: int) -> SlotStep | None:
         """Return the work of a slot that continues from the launch before; None if its budget may be used up there."""
         limit = min(width, len(slot.row.pending) + slot.row.left - 1 - slot.sent)
-        return self._resuming(slot, limit) if limit > 0 else None
+        return self._resume(slot, limit) if limit > 0 else None
 
-    def _given(self, slot: BatchSlot, width: int) -> SlotStep:
+    def _read_pending(self, slot: BatchSlot, width: int) -> SlotStep:
         """Return the work of a slot that reads tokens known to the host. Raises the errors of its guide."""
         waiting = len(slot.row.pending) - slot.sent
         if waiting > width:
             return self._part(slot, width, chooses=False)
-        if slot.attempt is None and self._sampler.is_tight(slot.row):
+        if slot.attempt is None and self._sampler.is_near_budget(slot.row):
             slot.attempt = 0
         is_closing = slot.attempt is not None
         record = self._record(slot, is_closing)
@@ -254,23 +261,23 @@ class DeviceBatch:
         except FullError:
             assert row.guide_cache is not None
             left = row.left if is_closing else None
-            return self._records.once(slot.number, row.guide_cache.mask(row.state, row.request.stop_ids, left))
+            return self._records.record_once(slot.number, row.guide_cache.mask(row.state, row.request.stop_ids, left))
 
-    def _collect(self, begun: PendingLaunch) -> None:
+    def _collect(self, launch: PendingLaunch) -> None:
         """Process the answer of a launch."""
-        answer = self._backend.answer(begun.handle)
+        answer = self._backend.answer(launch.handle)
         slots, is_active = self._slots, self._active.is_active
-        parts = [part for part in begun.parts if part.era == self._eras[part.slot.number]]
+        parts = [part for part in launch.parts if part.era == self._eras[part.slot.number]]
         chosen = [part for part in parts if not is_active[part.slot.number]]
-        valid = begun.eras == self._eras[begun.active]
-        numbers, limits = begun.active[valid], begun.limits[valid]
+        valid = launch.eras == self._eras[launch.active]
+        numbers, limits = launch.active[valid], launch.limits[valid]
         if len(chosen) < len(parts):
             mounted = [part for part in parts if is_active[part.slot.number]]
             numbers = np.concatenate((numbers, np.array([part.slot.number for part in mounted], np.intp)))
             limits = np.concatenate((limits, np.array([part.count for part in mounted], np.int32)))
         active_numbers = is_active[numbers]
         chosen += [
-            self._resuming(slots[number], limit)
+            self._resume(slots[number], limit)
             for number, limit in _pairs(numbers[~active_numbers], limits[~active_numbers])
         ]
         numbers, limits = numbers[active_numbers], limits[active_numbers]
@@ -279,7 +286,7 @@ class DeviceBatch:
             self._missing *= (1 - _MEMORY) ** count
             for number, limit in _pairs(numbers[others], limits[others]):
                 self._deactivate(slots[number])
-                chosen.append(self._resuming(slots[number], limit))
+                chosen.append(self._resume(slots[number], limit))
         for part in chosen:
             slot = part.slot
             if slot.row.finish is not None or slot.row.error is not None:
@@ -316,15 +323,15 @@ class DeviceBatch:
         slot.flying -= 1
         begin = len(row.table.tokens)
         if not part.resumes:
-            self._took(slot, part, read, tokens[-1], after[-1])
+            self._process_choice(slot, part, read, tokens[-1], after[-1])
         else:
             for place in range(read):
                 is_last = place == read - 1
-                if row.done or not self._took(slot, part, 1, tokens[place], after[place], is_last=is_last):
+                if row.done or not self._process_choice(slot, part, 1, tokens[place], after[place], is_last=is_last):
                     break
         row.steps += len(row.table.tokens) > begin
 
-    def _took(
+    def _process_choice(
         self, slot: BatchSlot, part: SlotStep, count: int, token: int, after: int, *, is_last: bool = True
     ) -> bool:
         """Process `count` tokens read by a slot, and the token chosen after them. Return True if the choice stands.
@@ -338,9 +345,9 @@ class DeviceBatch:
             if part.chooses:
                 self._go_on(slot, after, is_last)
             return True
-        is_closing = part.is_closing or (part.resumes and slot.was_closing and self._sampler.is_tight(row))
+        is_closing = part.is_closing or (part.resumes and slot.was_closing and self._sampler.is_near_budget(row))
         if token != UNUSABLE and row.guide_cache is not None and not is_closing:
-            attempt = self._wrong(row, part, token)
+            attempt = self._next_attempt(row, part, token)
             if attempt is not None:
                 self._void(slot)
                 slot.attempt = attempt
@@ -351,18 +358,18 @@ class DeviceBatch:
             return False
         is_known = after != UNKNOWN
         key = None if is_known else key_of(row, is_closing)
-        made = len(row.tokens)
+        count_before = len(row.tokens)
         self._sampler.commit(row, token)
-        self._learn(row, made, is_chosen=True)
+        self._learn(row, count_before, is_chosen=True)
         self._missing += _MEMORY * ((not is_known) - self._missing)
         if row.done:
             return False
         slot.was_closing = is_closing
-        is_single, is_tight = row.pending == [token], self._sampler.is_tight(row)
+        is_single, is_near_budget = row.pending == [token], self._sampler.is_near_budget(row)
         self._go_on(slot, after, is_last)
-        if key is not None and (is_single if is_closing else not is_tight):
+        if key is not None and (is_single if is_closing else not is_near_budget):
             with suppress(FullError):
-                self._follow(key, row, is_tight)
+                self._follow(key, row, is_near_budget)
         return True
 
     def _go_on(self, slot: BatchSlot, after: int, is_last: bool) -> None:
@@ -371,14 +378,14 @@ class DeviceBatch:
         row, slot.record = slot.row, max(after, FREE)
         if after == UNKNOWN or (is_last and not slot.flying):
             self._void(slot)
-        elif is_last and self._may_ride(slot) and (slot.was_closing or not self._sampler.is_tight(row)):
+        elif is_last and self._may_ride(slot) and (slot.was_closing or not self._sampler.is_near_budget(row)):
             self._records.note(after)
             self._activate(slot)
 
-    def _follow(self, key: StateKey, row: SequenceState, is_tight: bool) -> None:
+    def _follow(self, key: StateKey, row: SequenceState, is_near_budget: bool) -> None:
         """Add the transitions of a sequence's pending tokens, chosen and forced, to the state table. Raises
         FullError."""
-        before, last = self._records.find(key), key_of(row, is_tight)
+        before, last = self._records.find(key), key_of(row, is_near_budget)
         is_forced = len(row.pending) > 1
         if not before or (is_forced and (last is None or last.guide_cache is not key.guide_cache)):
             return
@@ -409,12 +416,12 @@ class DeviceBatch:
     def _may_ride(self, slot: BatchSlot) -> bool:
         """Test whether a slot may become active: the host only has to note its tokens."""
         row = slot.row
-        is_told = not slot.fresh and row.left > 3 and row.state >= row.request.start.tail
-        return is_told and len(row.pending) == 1 and not row.request.stop and self._pool.can_cut
+        is_settled = not slot.fresh and row.left > 3 and row.state >= row.request.start.tail
+        return is_settled and len(row.pending) == 1 and not row.request.stop and self._pool.can_cut
 
-    def _wrong(self, row: SequenceState, part: SlotStep, token: int) -> int | None:
+    def _next_attempt(self, row: SequenceState, part: SlotStep, token: int) -> int | None:
         """Return the attempt number for a choice that has to be repeated; None if it stands."""
-        if part.resumes and self._sampler.is_tight(row):
+        if part.resumes and self._sampler.is_near_budget(row):
             return 0
         return None if self._sampler.fits(row, token) else 1
 

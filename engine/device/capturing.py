@@ -36,18 +36,18 @@ class WithoutWaiting(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the operation, decomposed if possible, unless it waits."""
-        given: dict[str, Any] = kwargs or {}
+        keywords: dict[str, Any] = kwargs or {}
         with self:
-            made = func.decompose(*args, **given)
-        if made is not NotImplemented:
-            return made
-        if self._waits(func, args, given):
+            result = func.decompose(*args, **keywords)
+        if result is not NotImplemented:
+            return result
+        if self._waits(func, args, keywords):
             raise WaitsError(str(func))
-        return func(*args, **given)
+        return func(*args, **keywords)
 
-    def _waits(self, func: Any, args: Any, given: dict[str, Any]) -> bool:
-        kinds = {each.device.type for each in tree_leaves((args, given)) if isinstance(each, Tensor)}
-        to = given.get("device")
+    def _waits(self, func: Any, args: Any, keywords: dict[str, Any]) -> bool:
+        kinds = {each.device.type for each in tree_leaves((args, keywords)) if isinstance(each, Tensor)}
+        to = keywords.get("device")
         if to is not None:
             kinds.add(torch.device(to).type)
         if self._kind not in kinds:

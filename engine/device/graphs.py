@@ -97,14 +97,14 @@ class GraphBackend:
 
     def launch(self, launch: Launch) -> PendingOutput:
         """Start a launch asynchronously."""
-        with on(self._tables.known.masks):  # CUDA events and graphs belong to the current device
+        with on(self._tables.state_tables.masks):  # CUDA events and graphs belong to the current device
             return self._launch(launch)
 
     def _launch(self, launch: Launch) -> PendingOutput:
         slots = len(launch.rows)
         blocks = launch.rows.shape[1] - HEADER - room_of(launch.width)
         shape = LaunchShape(slots, launch.width, blocks, launch.is_greedy, launch.is_filtered)
-        graph = self._graphs.get(shape) or self._graphs.setdefault(shape, self._prepared(shape))
+        graph = self._graphs.get(shape) or self._graphs.setdefault(shape, self._prepare(shape))
         self._turn = turn = (self._turn + 1) % _RING
         self._tables.write(launch.news)
         graph.rows.copy_(self._tables.staged(launch.rows), non_blocking=True)
@@ -117,21 +117,21 @@ class GraphBackend:
             event.record()
         return PendingOutput(answer, event)
 
-    def answer(self, begun: PendingOutput) -> NDArray[np.int32]:
+    def answer(self, handle: PendingOutput) -> NDArray[np.int32]:
         """Wait for a launch."""
-        if begun.event is not None:
-            begun.event.synchronize()
-        return begun.answer.numpy().copy()
+        if handle.event is not None:
+            handle.event.synchronize()
+        return handle.answer.numpy().copy()
 
-    def _prepared(self, shape: LaunchShape) -> CapturedGraph:
+    def _prepare(self, shape: LaunchShape) -> CapturedGraph:
         """Run a launch without reading slots, so that kernels are compiled, and capture it."""
         columns = HEADER + room_of(shape.width) + shape.blocks
         rows = torch.zeros((shape.slots, columns), dtype=torch.int32, device=self._device)
         choices = torch.zeros((4, shape.slots), dtype=torch.float64, device=self._device)
         choices[TOP_K], choices[TOP_P] = self._size, 1
         if not self._is_captured:
-            return self._anew(rows, choices, shape)
-        kept = [each.clone() for each in self._tables.kept]
+            return self._without_graph(rows, choices, shape)
+        saved = [each.clone() for each in self._tables.slot_state]
         now, beside = torch.cuda.current_stream(self._device), _trial_stream(self._device)
         beside.wait_stream(now)
         with torch.cuda.stream(beside):
@@ -139,14 +139,14 @@ class GraphBackend:
                 self._run(rows, choices, shape)
         now.wait_stream(beside)
         try:
-            found = self._captured(rows, choices, shape)
+            found = self._capture(rows, choices, shape)
         except WaitsError:
-            found = self._anew(rows, choices, shape)
-        for mine, before in zip(self._tables.kept, kept, strict=True):
+            found = self._without_graph(rows, choices, shape)
+        for mine, before in zip(self._tables.slot_state, saved, strict=True):
             mine.copy_(before)
         return found
 
-    def _captured(self, rows: Tensor, choices: Tensor, shape: LaunchShape) -> CapturedGraph:
+    def _capture(self, rows: Tensor, choices: Tensor, shape: LaunchShape) -> CapturedGraph:
         graph = torch.cuda.CUDAGraph()
         capture = torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local")
         # One capture at a time: all use one stream of torch, and each begins with a device-wide synchronisation, which
@@ -156,35 +156,35 @@ class GraphBackend:
         self._pool = graph.pool()
         return CapturedGraph(graph.replay, rows, choices, answer)
 
-    def _anew(self, rows: Tensor, choices: Tensor, shape: LaunchShape) -> CapturedGraph:
+    def _without_graph(self, rows: Tensor, choices: Tensor, shape: LaunchShape) -> CapturedGraph:
         """Return the launch without a graph."""
         answer = torch.empty((shape.slots, TOKENS + 2 * shape.width), dtype=torch.int32, device=self._device)
         return CapturedGraph(lambda: answer.copy_(self._run(rows, choices, shape)), rows, choices, answer)
 
     def _run(self, rows: Tensor, choices: Tensor, shape: LaunchShape) -> Tensor:
         """Run the launch: begin, read, choose, advance."""
-        known, kept = self._tables.known, self._tables.kept
-        begun: LaunchState = triton_batch.begin(rows, shape.width, BLOCK, known, kept)
-        told = DeviceRows(
-            begun.slot_mapping,
-            begun.tables,
-            begun.firsts,
-            begun.widths,
-            begun.starts,
+        state_tables, slot_state = self._tables.state_tables, self._tables.slot_state
+        state: LaunchState = triton_batch.begin(rows, shape.width, BLOCK, state_tables, slot_state)
+        device_rows = DeviceRows(
+            state.slot_mapping,
+            state.tables,
+            state.firsts,
+            state.widths,
+            state.starts,
             shape.blocks * BLOCK,
             shape.width,
         )
-        states = self._reader.read_static(begun.ids, begun.positions, told, self._storage)
+        states = self._reader.read_static(state.ids, state.positions, device_rows, self._storage)
         logits = self._head.raw(states)
-        numbers = torch.where(begun.records == FREE, -1, begun.records)
-        masks = known.masks
-        given = MaskRows(logits, logits.stride(0), masks, masks.shape[1], masks.shape[0], numbers, self._size)
+        numbers = torch.where(state.records == FREE, -1, state.records)
+        masks = state_tables.masks
+        mask_rows = MaskRows(logits, logits.stride(0), masks, masks.shape[1], masks.shape[0], numbers, self._size)
         if shape.is_greedy:
-            tokens, _ = argmax_rows(given)
+            tokens, _ = argmax_rows(mask_rows)
         else:
             choices = choices.repeat_interleave(shape.width, 1)
-            tokens, _ = sample_rows(given, torch.cat([choices, begun.draws[None]]), filtered=shape.is_filtered)
-        return triton_batch.advance(tokens, begun, known, kept)
+            tokens, _ = sample_rows(mask_rows, torch.cat([choices, state.draws[None]]), filtered=shape.is_filtered)
+        return triton_batch.advance(tokens, state, state_tables, slot_state)
 
 
 def _has_graphs(device: torch.device) -> bool:

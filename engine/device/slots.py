@@ -71,7 +71,7 @@ class SlotDrafter:
         trail = sequence.trail
         if record != FREE:
             guide_cache, state, *_ = self._records.key(record)
-            self._foreseen.tell(trail, guide_cache, state, lambda kind: trail.odds.of(kind) >= LIKELY)
+            self._foreseen.look_up(trail, guide_cache, state, lambda kind: trail.odds.of(kind) >= LIKELY)
         drafts = trail.drafts(most)
         if not drafts or trail.odds.of(drafts[0][1]) < LIKELY:
             return []
@@ -133,15 +133,15 @@ class ActiveSlots:
         self.flying = np.zeros(count, np.int32)
         self.sent = np.zeros(count, np.int32)
         self._rows: dict[int, SequenceState] = {}
-        self._left = np.zeros(count, np.int32)
+        self._remaining = np.zeros(count, np.int32)
         self._ends = np.zeros(count, np.int32)
-        self._room = np.zeros(count, np.int32)
+        self._capacities = np.zeros(count, np.int32)
         self._blocks = np.zeros((count, 16), np.int32)
         self._last = np.zeros(count, np.int32)
         self._tokens = np.zeros((count, _NOTED), np.int32)
-        self._made = np.zeros(count, np.int32)
+        self._noted_counts = np.zeros(count, np.int32)
         self._steps = np.zeros(count, np.int32)
-        self._told = np.zeros((count, HEADER - ORIGIN), np.int32)
+        self._constants = np.zeros((count, HEADER - ORIGIN), np.int32)
         self._choices = np.zeros((4, count))
 
     def __len__(self) -> int:
@@ -156,11 +156,11 @@ class ActiveSlots:
         self._rows[number] = row
         self.is_active[number] = True
         self.flying[number], self.sent[number] = slot.flying, slot.sent
-        self._left[number] = row.left
+        self._remaining[number] = row.left
         self._ends[number] = len(row.table.tokens) + slot.sent
-        self._told[number], self._choices[:, number] = slot.told, choices
-        self._last[number], self._made[number], self._steps[number] = slot.record, 0, 0
-        self._lay(number, row)
+        self._constants[number], self._choices[:, number] = slot.constants, choices
+        self._last[number], self._noted_counts[number], self._steps[number] = slot.record, 0, 0
+        self._store_blocks(number, row)
 
     def flush(self, slot: BatchSlot, tokens: list[bytes | None]) -> bool:
         """Deactivate a slot and pass noted tokens to its sequence. Return True if there were any.
@@ -168,35 +168,35 @@ class ActiveSlots:
         tokens: the vocabulary's
         """
         number = slot.number
-        row, count = self._rows.pop(number), int(self._made[number])
+        row, count = self._rows.pop(number), int(self._noted_counts[number])
         self.is_active[number] = False
         slot.flying, slot.sent = int(self.flying[number]), int(self.sent[number])
         if not count:
             return False
         last = slot.record = int(self._last[number])
-        made: list[int] = self._tokens[number, :count].tolist()
-        read = row.pending + made[:-1]
+        noted: list[int] = self._tokens[number, :count].tolist()
+        read = row.pending + noted[:-1]
         self._pool.recognise(row.table, read)
         row.table.tokens += read
-        row.pending = made[-1:]
+        row.pending = noted[-1:]
         row.steps += int(self._steps[number])
         if last != FREE:
             row.state = self._records.key(last).state + row.request.start.tail
-        row.text += b"".join([tokens[token] or b"" for token in made])
-        row.tokens += made
+        row.text += b"".join([tokens[token] or b"" for token in noted])
+        row.tokens += noted
         return True
 
     @property
-    def is_near(self) -> bool:
+    def is_near_forced(self) -> bool:
         """True if a slot's next token, or the one after it, is known to be forced."""
-        return bool(self._records.near[self._last[self.is_active]].any())
+        return bool(self._records.near_forced[self._last[self.is_active]].any())
 
-    def drafted(self, most: int) -> dict[int, DraftedSlot]:
+    def drafts(self, most: int) -> dict[int, DraftedSlot]:
         """Return drafts by slot number, of up to `most` tokens."""
         found: dict[int, DraftedSlot] = {}
         if self._drafter is not None:
             for number, row in self._rows.items():
-                noted: list[int] = self._tokens[number, : self._made[number]].tolist()
+                noted: list[int] = self._tokens[number, : self._noted_counts[number]].tolist()
                 tokens = self._drafter.after(row, noted, int(self._last[number]), most)
                 if tokens:
                     found[number] = DraftedSlot(len(row.table.tokens) + len(row.pending) + len(noted) - 1, tokens)
@@ -206,16 +206,16 @@ class ActiveSlots:
         """Return the slots with room for a token, and how many of `width` tokens each may read."""
         numbers = np.flatnonzero(self.is_active)
         # The last token of a text is not read.
-        limits = np.minimum(width, self._left[numbers] - self.sent[numbers])
-        for place in np.flatnonzero(self._ends[numbers] + limits > self._room[numbers]).tolist():
+        limits = np.minimum(width, self._remaining[numbers] - self.sent[numbers])
+        for place in np.flatnonzero(self._ends[numbers] + limits > self._capacities[numbers]).tolist():
             number = int(numbers[place])
             row = self._rows[number]
             self._pool.extend(row.table, int(self._ends[number] + limits[place]))
-            self._lay(number, row)
-        limits = np.minimum(limits, self._room[numbers] - self._ends[numbers])
+            self._store_blocks(number, row)
+        limits = np.minimum(limits, self._capacities[numbers] - self._ends[numbers])
         return numbers[limits > 0], limits[limits > 0]
 
-    def _lay(self, number: int, row: SequenceState) -> None:
+    def _store_blocks(self, number: int, row: SequenceState) -> None:
         """Store the blocks of a sequence."""
         blocks = row.table.blocks
         if len(blocks) > self._blocks.shape[1]:
@@ -223,13 +223,13 @@ class ActiveSlots:
             wider[:, : self._blocks.shape[1]] = self._blocks
             self._blocks = wider
         self._blocks[number, : len(blocks)] = blocks
-        self._room[number] = len(blocks) * BLOCK
+        self._capacities[number] = len(blocks) * BLOCK
 
     def longest(self, numbers: Numbers) -> int:
         """Return the greatest number of blocks of these slots."""
-        return int(self._room[numbers].max(initial=0)) // BLOCK
+        return int(self._capacities[numbers].max(initial=0)) // BLOCK
 
-    def tell(
+    def write_launch(
         self,
         numbers: Numbers,
         limits: NDArray[np.int32],
@@ -244,7 +244,7 @@ class ActiveSlots:
         """
         rows[numbers, RESUME] = 1
         rows[numbers, WIDTH] = limits
-        rows[numbers, ORIGIN:HEADER] = self._told[numbers]
+        rows[numbers, ORIGIN:HEADER] = self._constants[numbers]
         first = HEADER + room_of(width)
         most = min(rows.shape[1] - first, self._blocks.shape[1])
         rows[numbers, first : first + most] = self._blocks[numbers, :most]
@@ -261,24 +261,24 @@ class ActiveSlots:
         """
         width = (answer.shape[1] - TOKENS) // 2
         counts, tokens, after = answer[numbers, COUNT], *np.split(answer[numbers, TOKENS:], 2, axis=1)
-        made, behind = self._made[numbers], np.arange(width, dtype=np.int32)
-        left = self._left[numbers, None] - 1 - behind
+        noted_counts, behind = self._noted_counts[numbers], np.arange(width, dtype=np.int32)
+        left = self._remaining[numbers, None] - 1 - behind
         fine = (tokens >= 0) & (after >= 0) & ~self._special[np.maximum(tokens, 0)]
-        fine &= self._records.enough[np.maximum(after, 0)] + 2 <= left
+        fine &= self._records.known_bound[np.maximum(after, 0)] + 2 <= left
         goes_on = (fine | (behind >= counts[:, None])).all(1) & (counts > 0)
-        goes_on &= (made + counts <= _NOTED) & (self.flying[numbers] > 1)
+        goes_on &= (noted_counts + counts <= _NOTED) & (self.flying[numbers] > 1)
         good, counts = numbers[goes_on], counts[goes_on]
         for place in range(width):
             some = counts > place
-            self._tokens[good[some], made[goes_on][some] + place] = tokens[goes_on, place][some]
+            self._tokens[good[some], noted_counts[goes_on][some] + place] = tokens[goes_on, place][some]
         if self._drafter is not None:
             before = np.column_stack((self._last[good], after[goes_on, :-1]))
             is_chosen = ~self._records.is_forced[before]
-            for number, count, *told in zip(good.tolist(), counts, tokens[goes_on].tolist(), is_chosen, strict=True):
-                self._drafter.learn(self._rows[number], *(each[:count] for each in told))
+            for number, count, *learnt in zip(good.tolist(), counts, tokens[goes_on].tolist(), is_chosen, strict=True):
+                self._drafter.learn(self._rows[number], *(each[:count] for each in learnt))
         self._last[good] = after[goes_on, counts - 1]
-        self._left[good] -= counts
-        self._made[good] += counts
+        self._remaining[good] -= counts
+        self._noted_counts[good] += counts
         self._steps[good] += 1
         self._ends[good] -= limits[goes_on] - counts
         self.sent[good] -= limits[goes_on]
@@ -295,7 +295,7 @@ class BatchSlot:
 
     number: number of the slot
     fresh: pending tokens whose blocks were registered when the step was planned
-    told: constant input columns, from ORIGIN on
+    constants: constant input columns, from ORIGIN on
     sent: the most tokens that launches in flight read; flying: number of these; is_choosing: the last of them chooses
     record: record after the last choice, FREE if unknown
     attempt: number of the next choice under a closing mask; None without one
@@ -305,7 +305,7 @@ class BatchSlot:
     number: int
     row: SequenceState
     fresh: int
-    told: tuple[int, ...]
+    constants: tuple[int, ...]
     sent: int = 0
     flying: int = 0
     is_choosing: bool = False
@@ -373,7 +373,7 @@ def key_of(sequence: SequenceState, is_closing: bool) -> StateKey | None:
     if guide_cache is None:
         return None
     return StateKey(
-        *guide_cache.beyond(sequence.state), sequence.request.stop_ids, sequence.left if is_closing else None
+        *guide_cache.unwrap(sequence.state), sequence.request.stop_ids, sequence.left if is_closing else None
     )
 
 

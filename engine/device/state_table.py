@@ -70,10 +70,10 @@ class DeviceStateTable:
     """Numbers of states, called records. Each slot also has one record for masks of one use.
 
     Changes reach the device with the following launch, in order. The device reads nothing that was not written.
-    enough: int32 [count], for each record a number of tokens that completes a text; FAR if unknown or if the host has
-        to check each token
-    is_forced, near: bool [count], True if one token is forced; and True if one was seen to be forced after the next
-        token
+    known_bound: int32 [count], for each record a number of tokens that completes a text; FAR if unknown or if the host
+        has to check each token
+    is_forced, near_forced: bool [count], True if one token is forced; and True if one was seen to be forced after the
+        next token
     """
 
     def __init__(self, slots: int, size: int) -> None:
@@ -81,9 +81,9 @@ class DeviceStateTable:
         self._room = max(1, min(RECORDS, _MASKS // (4 * -(-size // 32))))
         self.count = 1 + slots + self._room
         self.capacity = CAPACITY
-        self.enough = np.full(self.count, FAR, np.int32)
-        self.enough[FREE] = 0
-        self.near = np.zeros(self.count, np.bool_)
+        self.known_bound = np.full(self.count, FAR, np.int32)
+        self.known_bound[FREE] = 0
+        self.near_forced = np.zeros(self.count, np.bool_)
         self.is_forced = np.zeros(self.count, np.bool_)
         self._numbers: dict[StateKey, int] = {}
         self._keys = np.full(CAPACITY, EMPTY, np.int64)
@@ -94,7 +94,7 @@ class DeviceStateTable:
         self._classes: dict[int, NDArray[np.uint8]] = {}
         self._awaited: dict[StateKey, list[tuple[int, int, int]]] = {}
         self._refused: set[GuideCache] = set()
-        self._news = _nothing(forgotten=False)
+        self._news = _no_updates(forgotten=False)
 
     @property
     def is_crowded(self) -> bool:
@@ -106,11 +106,11 @@ class DeviceStateTable:
         self._numbers.clear()
         self._keys[:] = EMPTY
         self._used = 0
-        self.enough[1:] = FAR
-        self.near[:] = self.is_forced[:] = False
+        self.known_bound[1:] = FAR
+        self.near_forced[:] = self.is_forced[:] = False
         for each in (self._states, self._misses, self._wanted, self._classes, self._awaited, self._refused):
             each.clear()
-        self._news = _nothing(forgotten=True)
+        self._news = _no_updates(forgotten=True)
 
     def find(self, key: StateKey | None) -> int | None:
         """Return the record of a state, FREE for no constraint; None if there is none."""
@@ -129,11 +129,11 @@ class DeviceStateTable:
         forced = key.guide_cache.allowed(key.state).forced
         if forced >= 0:
             self._news.forced[number] = forced
-            self.is_forced[number] = self.near[number] = True
+            self.is_forced[number] = self.near_forced[number] = True
         self._numbers[key], self._states[number] = number, key
         for before, row, place in self._awaited.pop(key, ()):
             self._news.targets.append((row, place, number))
-            self.near[before] |= forced >= 0
+            self.near_forced[before] |= forced >= 0
         return number
 
     def key(self, record: int) -> StateKey:
@@ -141,23 +141,23 @@ class DeviceStateTable:
         return self._states[record]
 
     def note(self, record: int) -> None:
-        """Update `enough` of a record."""
+        """Update `known_bound` of a record."""
         if record == FREE:
             return
         key = self._states[record]
         if key.left is None:
-            enough = key.guide_cache.enough(key.state)
+            bound = key.guide_cache.known_bound(key.state)
         else:
             # A closing mask guarantees that the rest fits into the tokens left.
-            enough = key.left - 2 if key.left > MAX_LOOKED_AT else None
-        if enough is not None:
-            self.enough[record] = min(self.enough[record], enough)
+            bound = key.left - 2 if key.left > MAX_LOOKED_AT else None
+        if bound is not None:
+            self.known_bound[record] = min(self.known_bound[record], bound)
 
     def is_closing(self, record: int) -> bool:
         """Test whether a record's mask is a closing mask."""
         return record != FREE and self._states[record].left is not None
 
-    def once(self, slot: int, mask: Mask) -> int:
+    def record_once(self, slot: int, mask: Mask) -> int:
         """Return the slot's own record with a mask. Nothing is known after it."""
         number = 1 + slot
         self._news.masks[number] = mask
@@ -176,7 +176,7 @@ class DeviceStateTable:
 
     def follow(self, record: int, token: int, after: int) -> None:
         """Add a transition, unless the probe sequence of its key is full."""
-        self.near[record] |= self.is_forced[after]
+        self.near_forced[record] |= self.is_forced[after]
         classes = self._classes.get(record)
         if classes is not None and classes[token]:
             return
@@ -232,21 +232,21 @@ class DeviceStateTable:
             target = key._replace(state=each)
             if target in self._numbers:
                 targets[place] = self._numbers[target]
-                self.near[record] |= self.is_forced[targets[place]]
+                self.near_forced[record] |= self.is_forced[targets[place]]
             else:
                 self._awaited.setdefault(target, []).append((record, row, place))
         self._news.dense[row] = record, classes, targets
 
     def news(self) -> TableUpdates:
         """Return the changes since the last call."""
-        news, self._news = self._news, _nothing(forgotten=False)
+        news, self._news = self._news, _no_updates(forgotten=False)
         return news
 
 
 _NO_LOOPS = np.zeros(3, np.int64)
 
 
-def _nothing(*, forgotten: bool) -> TableUpdates:
+def _no_updates(*, forgotten: bool) -> TableUpdates:
     return TableUpdates({}, {}, {}, [], {}, [], forgotten)
 
 

@@ -184,10 +184,10 @@ class Diagnostics(Sequence[Step]):
     def to_section(self) -> str:
         """Return the text's section of a page. `page.page` joins several under their titles."""
         summary = self.summary
-        said = str(summary).partition("\n")[0]
+        headline = str(summary).partition("\n")[0]
         if summary.bias is not None:
-            said += f"; sampling: {summary.bias}"
-        return section(self.steps, said, summary.hints)
+            headline += f"; sampling: {summary.bias}"
+        return section(self.steps, headline, summary.hints)
 
     def _repr_html_(self) -> str:
         return f"<style>{STYLE}</style>{self.to_section()}"

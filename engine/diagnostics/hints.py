@@ -98,10 +98,12 @@ def warning(steps: Sequence[Step], guide: Guide | None) -> str | None:
     It is the step of least feasible mass with a choice, a different leading token and a mass below `LOST_MASS`. Steps
     that differ only in white space do not count.
     """
-    lost = [step for step in steps if not step.leading_allowed and not step.forced and step.feasible_mass < LOST_MASS]
+    candidates = [
+        step for step in steps if not step.leading_allowed and not step.forced and step.feasible_mass < LOST_MASS
+    ]
     found: list[tuple[Step, Kind | None]] = [
         (step, kind)
-        for step in lost
+        for step in candidates
         if (kind := _kind(steps, step, guide)) != "whitespace"
         and (step.leading_token is None or step.leading_token.strip())
     ]
@@ -229,11 +231,11 @@ def _is_casing(wanted: str, got: str, allows: Allows) -> bool:
 
 
 def _is_spelling(wanted: str, got: str, allows: Allows) -> bool:
-    letters, there = _letters(wanted), _letters(got)
+    letters, others = _letters(wanted), _letters(got)
     if not letters:
         return False
-    return there.startswith(letters) or any(
-        SequenceMatcher(None, letters, there[:length]).ratio() >= SIMILAR
+    return others.startswith(letters) or any(
+        SequenceMatcher(None, letters, others[:length]).ratio() >= SIMILAR
         for length in range(max(2, len(letters) - 1), len(letters) + 2)
     )
 

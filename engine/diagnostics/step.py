@@ -27,18 +27,18 @@ class Words:
 
     def __init__(self, guide: Guide | None) -> None:
         self.guide = guide
-        self._known: dict[int, str] = {}
+        self._expected: dict[int, str] = {}
 
     def __call__(self, state: int) -> str:
         if self.guide is None:
-            return self._known.get(state, "anything")
-        if state not in self._known:
-            self._known[state] = expected(self.guide, state)
-        return self._known[state]
+            return self._expected.get(state, "anything")
+        if state not in self._expected:
+            self._expected[state] = expected(self.guide, state)
+        return self._expected[state]
 
     def __getstate__(self) -> Mapping[str, Any]:
         """Return the cached descriptions. A guide holds locks and is not pickled."""
-        return {"guide": None, "_known": self._known}
+        return {"guide": None, "_expected": self._expected}
 
 
 @dataclass(frozen=True)

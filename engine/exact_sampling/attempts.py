@@ -29,13 +29,16 @@ from .path import PathNode, PathTrie, PrefixSequences, SampledPath, Tokens, Walk
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """A descent of the trie. bound: the node's bound when the attempt was led there; begun: the root's at the start."""
+    """A descent of the trie.
+
+    bound: the node's bound when the attempt was led there; first_bound: the root's at the start
+    """
 
     number: int
     key: int
     node: PathNode
     bound: float
-    begun: float
+    first_bound: float
 
 
 class Attempts:
@@ -57,26 +60,26 @@ class Attempts:
         self._readers = PrefixSequences(pool, request.start.prompt, first)
         self._running: list[Attempt] = []
         self._outcomes: dict[int, tuple[SampledPath | None, float]] = {}  # of attempts that wait for earlier ones
-        self._begun = 0
-        self._found = 0  # accepted attempts, including those that wait
+        self._started = 0
+        self._accepted = 0  # accepted attempts, including those that wait
         self._settled = 0
         self._log_ideal = -math.inf  # log of the number of attempts without a trie that the settled ones stand for
-        self._asked: list[PathNode] = []
+        self._queried: list[PathNode] = []
         self._pilot: Particles | None = None
 
     @property
     def readers(self) -> Sequence[KVSequence]:
         """The KV sequences that the model reads."""
-        return self._readers.all if self._pilot is None else self._pilot.readers
+        return self._readers.sequences if self._pilot is None else self._pilot.readers
 
     @property
     def done(self) -> bool:
         """True if all texts are found or the prompt has failed."""
         return self.error is not None or len(self.texts) == self._search.n
 
-    def again(self, first: KVSequence) -> None:
+    def restart(self, first: KVSequence) -> None:
         """Mark all tokens as unread."""
-        (self._readers if self._pilot is None else self._pilot).again(first)
+        (self._readers if self._pilot is None else self._pilot).restart(first)
 
     def ask(self, rows: Mapping[int, int]) -> LogitsQuery:
         """Return the query for the nodes that were read."""
@@ -86,8 +89,8 @@ class Attempts:
         nodes = {id(attempt.node): attempt.node for attempt in self._running if attempt.node.ids is None}
         if root.ids is None:
             nodes[id(root)] = root
-        self._asked = list(nodes.values())
-        paths = [node.path for node in self._asked]
+        self._queried = list(nodes.values())
+        paths = [node.path for node in self._queried]
         places = [rows[id(self._readers.of(path.tokens))] for path in paths]
         return LogitsQuery(places, paths, [self._walk.mask(path) for path in paths])
 
@@ -100,7 +103,7 @@ class Attempts:
             self._go_on(attempt)
         self._settle()
         self._begin()
-        for node in self._asked:
+        for node in self._queried:
             if not self._trie.has_room(node):
                 node.forget()
         if self.done:
@@ -116,7 +119,7 @@ class Attempts:
             waiting: dict[Tokens, None] = {attempt.node.path.tokens: None for attempt in self._running}
             self._readers.keep(list(waiting), root=True)
         elif self.texts:
-            raise self._gave_up(math.log(len(self.texts)) - self._log_ideal)
+            raise self._sampling_error(math.log(len(self.texts)) - self._log_ideal)
         else:
             self._begin_pilot()
         return []
@@ -126,7 +129,7 @@ class Attempts:
         if self._pilot is not None and not self._pilot.is_fresh:
             self._pilot.take(tokens)
             if self._pilot.done:
-                self.error = self._gave_up(self._pilot.log_z)
+                self.error = self._sampling_error(self._pilot.log_z)
 
     def results(self) -> list[tuple[SampledPath, SampleStatistics]]:
         """Return the texts with their sampling statistics."""
@@ -143,7 +146,7 @@ class Attempts:
     def _learn(self, found: Distribution, first: int) -> None:
         """Store the model's distributions in the nodes that were read."""
         size = found.logits.shape[1]
-        for row, node in enumerate(self._asked, first):
+        for row, node in enumerate(self._queried, first):
             if not found.sound[row]:
                 raise self._walk.unusable(node.path)
             mask = self._walk.mask(node.path)
@@ -174,30 +177,30 @@ class Attempts:
     def _end(self, attempt: Attempt, path: SampledPath | None) -> None:
         """Record the result of an attempt: a text, or None for a rejection."""
         self._running.remove(attempt)
-        self._outcomes[attempt.number] = (path, attempt.begun)
-        self._found += path is not None
+        self._outcomes[attempt.number] = (path, attempt.first_bound)
+        self._accepted += path is not None
 
     def _settle(self) -> None:
         """Count outcomes in the order of their attempts, up to the first attempt that is still running."""
         while not self.done and self._settled in self._outcomes:
-            path, begun = self._outcomes.pop(self._settled)
+            path, first_bound = self._outcomes.pop(self._settled)
             self._settled += 1
-            self._log_ideal = float(np.logaddexp(self._log_ideal, -math.log(begun)))
+            self._log_ideal = float(np.logaddexp(self._log_ideal, -math.log(first_bound)))
             if path is not None:
                 self.texts.append(path)
 
     def _begin(self) -> None:
         """Begin attempts until enough of them wait for the model. Attempts that need no query end at once."""
         root = self._trie.root
-        while not self.done and root.bound > 0 and self._begun < self._search.attempts * self._search.n:
+        while not self.done and root.bound > 0 and self._started < self._search.attempts * self._search.n:
             ended = self._settled + len(self._outcomes)
-            wanted = math.ceil((self._search.n - self._found) * (ended + 1) / (self._found + 1))
+            wanted = math.ceil((self._search.n - self._accepted) * (ended + 1) / (self._accepted + 1))
             if len(self._running) >= min(self._search.parallel, wanted):
                 return
-            key = row_key(self.request.key, self._begun)
-            attempt = Attempt(self._begun, key, root, root.bound, root.bound)
+            key = row_key(self.request.key, self._started)
+            attempt = Attempt(self._started, key, root, root.bound, root.bound)
             self._running.append(attempt)
-            self._begun += 1
+            self._started += 1
             self._go_on(attempt)
             self._settle()
 
@@ -215,7 +218,7 @@ class Attempts:
         first = KVSequence(table, list(prompt[len(table.tokens) :]))
         self._pilot = Particles(self.request, pilot, self._walk, self._pool, first)
 
-    def _gave_up(self, log_z: float) -> SamplingError:
+    def _sampling_error(self, log_z: float) -> SamplingError:
         search = self._search
         share = "too small to be estimated" if log_z == -math.inf else f"about {_power(log_z)}"
         return SamplingError(
@@ -229,5 +232,5 @@ class Attempts:
 
 def _power(log: float) -> str:
     """Format the exponential of a number with two digits, even if it underflows a float."""
-    whole = math.floor(log / math.log(10))
-    return f"{math.exp(log):.2g}" if whole > -300 else f"{math.exp(log - whole * math.log(10)):.2g}e{whole}"
+    exponent = math.floor(log / math.log(10))
+    return f"{math.exp(log):.2g}" if exponent > -300 else f"{math.exp(log - exponent * math.log(10)):.2g}e{exponent}"

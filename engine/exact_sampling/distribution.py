@@ -81,7 +81,7 @@ def draw(found: Distribution, draws: Sequence[Draw]) -> list[int]:
 
 def distribution(logits: Tensor, masks: Sequence[Mask | None], target: Target) -> Distribution:
     """Return the target's distributions for logits float32 [rows, V]."""
-    found = kept(logits, target) if target.is_filtered else logits
+    found = filtered(logits, target) if target.is_filtered else logits
     if target.temperature != 1:
         found = found / target.temperature
     stacked = stack_masks(masks, found)
@@ -96,7 +96,7 @@ def distribution(logits: Tensor, masks: Sequence[Mask | None], target: Target) -
     return Distribution(found, stacked, masses, raws, [not bad for bad in unusable])
 
 
-def kept(logits: Tensor, target: Target) -> Tensor:
+def filtered(logits: Tensor, target: Target) -> Tensor:
     """Set logits to -inf where top_k, top_p and min_p remove a token, as `Sample` does without a mask."""
     found = logits
     if target.top_k is not None and target.top_k < logits.shape[1]:

@@ -44,7 +44,7 @@ class Potentials:
         if self._potential is None:
             return 0.0
         if self._last is None or self._last[0] is not path:
-            self._last = path, _log_weight(self._potential(path.said, path.finish is not None))
+            self._last = path, _log_weight(self._potential(path.decoded_text, path.finish is not None))
         return self._last[1]
 
     def accepted(self, path: SampledPath) -> bool:
@@ -52,7 +52,7 @@ class Potentials:
         if path.is_dead:
             return False
         assert self.accepts is not None
-        found: Any = self.accepts(path.said, path.finish is not None)
+        found: Any = self.accepts(path.decoded_text, path.finish is not None)
         if not _is_boolean(found):
             raise OptionError(f"accepts must return True or False, not {shown(found)}")
         return bool(found)
@@ -84,12 +84,12 @@ _RESAMPLING = 1 << 40
 
 @dataclass(slots=True, eq=False)
 class Particle:
-    """A weighted text. known: the potential of its present text"""
+    """A weighted text. potential: the potential of its present text"""
 
     key: int
     path: SampledPath
     log_weight: float = 0.0
-    known: float = 0.0
+    potential: float = 0.0
 
     @property
     def is_live(self) -> bool:
@@ -120,7 +120,7 @@ class Particles:
     @property
     def readers(self) -> Sequence[KVSequence]:
         """The KV sequences that the model reads."""
-        return self._readers.all
+        return self._readers.sequences
 
     @property
     def done(self) -> bool:
@@ -136,9 +136,9 @@ class Particles:
     def _log_weights(self) -> list[float]:
         return [particle.log_weight for particle in self._particles]
 
-    def again(self, first: KVSequence) -> None:
+    def restart(self, first: KVSequence) -> None:
         """Mark all tokens as unread."""
-        self._readers.again(first)
+        self._readers.restart(first)
 
     def ask(self, rows: Mapping[int, int]) -> LogitsQuery:
         """Return the query for the particles' distinct texts."""
@@ -248,12 +248,12 @@ class Particles:
         if path.is_dead:
             self._kill([particle], "max_tokens")
         elif self._potentials is not None:
-            known = self._potentials.of(path)
-            if known == -math.inf:
+            potential = self._potentials.of(path)
+            if potential == -math.inf:
                 self._kill([particle], "the potential")
             else:
-                particle.log_weight += known - particle.known
-                particle.known = known
+                particle.log_weight += potential - particle.potential
+                particle.potential = potential
 
     def _kill(self, group: Sequence[Particle], cause: str) -> None:
         for particle in group:
@@ -269,7 +269,7 @@ class Particles:
         parents = [self._particles[i] for i in self._chosen(len(weights))]
         mean = log_mean(weights)
         self._particles = [
-            Particle(particle.key, parent.path, mean, parent.known)
+            Particle(particle.key, parent.path, mean, parent.potential)
             for particle, parent in zip(self._particles, parents, strict=True)
         ]
 

@@ -29,7 +29,7 @@ class SampledPath(Hypothesis):
     is_dead: bool = False
 
     @property
-    def said(self) -> str:
+    def decoded_text(self) -> str:
         """The text as characters, without an incomplete one at its end."""
         return codecs.getincrementaldecoder("utf-8")("replace").decode(self.text)
 
@@ -68,7 +68,7 @@ class Walk:
     def closing(self, path: SampledPath) -> Mask | None:
         """Return the allowed tokens after which the rest surely fits; None if the budget is not tight."""
         guide_cache, left = self.request.guide_cache(path.state), self.request.left(path)
-        if guide_cache is None or left < 2 or not guide_cache.tight(path.state, left):
+        if guide_cache is None or left < 2 or not guide_cache.is_near_budget(path.state, left):
             return None
         return guide_cache.mask(path.state, self.request.stop_ids, left)
 
@@ -175,11 +175,11 @@ class PathTrie:
 
 def trie_of(guide_cache: GuideCache, key: Hashable, first: SampledPath) -> PathTrie:
     """Return the trie that earlier calls learnt for a prompt under a constraint. The last few prompts are kept."""
-    known = _TRIES.setdefault(guide_cache, OrderedDict())
-    found = known.pop(key, None) or PathTrie(first)
-    known[key] = found
-    while len(known) > MAX_TRIES:
-        known.popitem(last=False)
+    tries = _TRIES.setdefault(guide_cache, OrderedDict())
+    found = tries.pop(key, None) or PathTrie(first)
+    tries[key] = found
+    while len(tries) > MAX_TRIES:
+        tries.popitem(last=False)
     return found
 
 
@@ -192,54 +192,54 @@ Tokens = tuple[int, ...]
 class PrefixSequences:
     """KV sequences of one prompt's texts. A new one forks the sequence with the longest common prefix.
 
-    all: sequences whose blocks are held, the prompt's first; tokens: count of tokens read after the prompt
+    sequences: sequences whose blocks are held, the prompt's first; tokens: count of tokens read after the prompt
     """
 
     def __init__(self, pool: Pool, prompt: Sequence[int], first: KVSequence) -> None:
         self._pool = pool
         self._prompt = tuple(prompt)
-        self.all = [first]
-        self._known: dict[Tokens, KVSequence] = {(): first}
+        self.sequences = [first]
+        self._sequences: dict[Tokens, KVSequence] = {(): first}
         self.tokens = 0
 
     def of(self, tokens: Tokens) -> KVSequence:
         """Return the KV sequence of a text after the prompt."""
-        return self._known[tokens]
+        return self._sequences[tokens]
 
     def keep(self, wanted: Sequence[Tokens], *, root: bool) -> None:
         """Keep one KV sequence for each text, and with `root` that of the prompt. Release all others.
 
         All pending tokens must have been read: new sequences fork from the present ones.
         """
-        before = self._known
-        known: dict[Tokens, KVSequence] = {(): before[()]} if root else {}
+        before = self._sequences
+        sequences: dict[Tokens, KVSequence] = {(): before[()]} if root else {}
         for tokens in wanted:
-            if tokens not in known:
-                known[tokens] = self._new(tokens)
-        kept = {id(reader) for reader in known.values()}
+            if tokens not in sequences:
+                sequences[tokens] = self._new(tokens)
+        kept_ids = {id(reader) for reader in sequences.values()}
         for reader in before.values():
-            if id(reader) not in kept:
+            if id(reader) not in kept_ids:
                 self._pool.release(reader.table)
-        self._known = known
-        self.all = list(known.values())
+        self._sequences = sequences
+        self.sequences = list(sequences.values())
 
-    def again(self, first: KVSequence) -> None:
+    def restart(self, first: KVSequence) -> None:
         """Mark all tokens as unread. Tables are new; the first sequence uses the given one."""
-        fresh = [first, *(KVSequence(self._pool.table(first.table.source), []) for _ in self.all[1:])]
-        for reader, tokens in zip(fresh, self._known, strict=True):
+        fresh = [first, *(KVSequence(self._pool.table(first.table.source), []) for _ in self.sequences[1:])]
+        for reader, tokens in zip(fresh, self._sequences, strict=True):
             reader.table.node = first.table.node
             reader.pending = [*self._prompt, *tokens]
-        self._known = dict(zip(self._known, fresh, strict=True))
-        self.all = fresh
+        self._sequences = dict(zip(self._sequences, fresh, strict=True))
+        self.sequences = fresh
 
     def _new(self, tokens: Tokens) -> KVSequence:
         """Return a KV sequence of a text with at least its last token pending."""
         text = [*self._prompt, *tokens]
-        lengths = [min(common(reader.table.tokens, text), len(text) - 1) for reader in self.all]
+        lengths = [min(common(reader.table.tokens, text), len(text) - 1) for reader in self.sequences]
         if not self._pool.can_cut:
-            whole = [len(reader.table.tokens) for reader in self.all]
-            lengths = [length if length == full else -1 for length, full in zip(lengths, whole, strict=True)]
+            read_lengths = [len(reader.table.tokens) for reader in self.sequences]
+            lengths = [length if length == full else -1 for length, full in zip(lengths, read_lengths, strict=True)]
         length = max(lengths)
-        table = self._pool.fork(self.all[lengths.index(length)].table, length)
+        table = self._pool.fork(self.sequences[lengths.index(length)].table, length)
         self.tokens += min(len(text) - len(table.tokens), len(tokens))
         return KVSequence(table, text[len(table.tokens) :])

@@ -39,7 +39,7 @@ class Population(Protocol):
         """True if the population is finished or has failed."""
         ...
 
-    def again(self, first: KVSequence) -> None:
+    def restart(self, first: KVSequence) -> None:
         """Mark all tokens as unread. The first sequence uses the table of `first`."""
         ...
 
@@ -82,18 +82,18 @@ class Populations:
 
     def restart(self, population: Population, table: BlockTable) -> Population:
         """Return the population with all tokens unread."""
-        population.again(KVSequence(table, []))
+        population.restart(KVSequence(table, []))
         return population
 
     def advance(self, populations: Sequence[Population], reading: ForwardOutput[KVSequence]) -> None:
         """Advance populations whose KV sequences were read. Populations of equal targets share one batched draw."""
         logits = reading.logits(range(len(reading.texts)))
         rows = {id(reader): row for row, reader in enumerate(reading.texts)}
-        asked: dict[Hashable, list[tuple[Population, LogitsQuery]]] = {}
+        queries: dict[Hashable, list[tuple[Population, LogitsQuery]]] = {}
         for population in populations:
             with _blaming(population):
-                asked.setdefault(_target(population.request), []).append((population, population.ask(rows)))
-        for pairs in asked.values():
+                queries.setdefault(_target(population.request), []).append((population, population.ask(rows)))
+        for pairs in queries.values():
             self._answer(pairs, logits)
 
     def _answer(self, pairs: Sequence[tuple[Population, LogitsQuery]], logits: Tensor) -> None:
@@ -158,6 +158,6 @@ def _trie(weights: Weights, request: Request, walk: Walk) -> PathTrie:
         return PathTrie(walk.first())
     bias = frozenset(request.bias.added.items()), request.bias.banned
     ends = request.stop.strings, request.stop_ids
-    said = weights.state(), request.suppressed, request.options.controls, bias
-    key = (start.prompt, start.source, request.budget, _target(request), said, ends)
+    settings = weights.state(), request.suppressed, request.options.controls, bias
+    key = (start.prompt, start.source, request.budget, _target(request), settings, ends)
     return trie_of(start.guide_cache, key, walk.first())

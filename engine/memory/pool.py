@@ -33,7 +33,7 @@ class Slots:
         """The number of slots in use."""
         return len(self._holders) - len(self._free)
 
-    def own(self, table: BlockTable) -> None:
+    def make_writable(self, table: BlockTable) -> None:
         """Give a table its own slot before it reads: a free one, or a copy of its shared one."""
         before = table.slot
         if before != NO_SLOT and self._holders[before] == 1:
@@ -141,7 +141,7 @@ class BlockPool:
         self._holders: list[int] = []  # reference count of each block that was ever used
         self._free: list[int] = []
         self._kept: OrderedDict[int, None] = OrderedDict()
-        self._known: dict[Content, tuple[int, int]] = {}  # node of a content, and a block that holds it
+        self._by_content: dict[Content, tuple[int, int]] = {}  # node of a content, and a block that holds it
         self._content: dict[int, Content] = {}  # contents of registered blocks
         self._nodes = 0
         self._roots: dict[Any, int] = {}
@@ -172,12 +172,12 @@ class BlockPool:
 
     def adopt(self, table: BlockTable, pending: Sequence[int]) -> int:
         """Reuse blocks with the next pending tokens, except the last token. Return the number of tokens taken over."""
-        taken = 0
+        reused = 0
         if len(table.tokens) % BLOCK or self.slots is not None:
-            return taken
-        while len(pending) - taken > BLOCK:
-            tokens = tuple(pending[taken : taken + BLOCK])
-            found = self._known.get((table.node, tokens))
+            return reused
+        while len(pending) - reused > BLOCK:
+            tokens = tuple(pending[reused : reused + BLOCK])
+            found = self._by_content.get((table.node, tokens))
             if found is None:
                 break
             node, block = found
@@ -188,8 +188,8 @@ class BlockPool:
             table.blocks.append(block)
             table.tokens.extend(tokens)
             table.node = node
-            taken += BLOCK
-        return taken
+            reused += BLOCK
+        return reused
 
     def has_slack(self, table: BlockTable, count: int) -> bool:
         """Test whether `count` tokens fit into the table's own last block without filling it. Then `reserve` is not
@@ -208,7 +208,7 @@ class BlockPool:
         `missing` blocks must be available, and the tokens must be read in the next step.
         """
         if self.slots is not None:
-            self.slots.own(table)
+            self.slots.make_writable(table)
         if self._is_shared(table):
             block = self._take()
             self.copies.append((table.blocks[-1], block))
@@ -245,10 +245,10 @@ class BlockPool:
         text = [*table.tokens[first:begin], *tokens]
         for start in range(first, end // BLOCK * BLOCK, BLOCK):
             content = (table.node, tuple(text[start - first : start - first + BLOCK]))
-            found = self._known.get(content)
+            found = self._by_content.get(content)
             if found is None:
                 block = table.blocks[start // BLOCK]
-                found = self._known[content] = self._new_node(), block
+                found = self._by_content[content] = self._new_node(), block
                 self._content[block] = content
                 new.append(block)
             table.node = found[0]
@@ -259,7 +259,7 @@ class BlockPool:
         assert self.held == 0, "what texts have read is theirs until they give it back"
         self._free.extend(self._kept)
         self._kept.clear()
-        self._known.clear()
+        self._by_content.clear()
         self._content.clear()
         self._roots.clear()
 
@@ -326,8 +326,8 @@ class BlockPool:
         assert held == self._holders, "every reference is some table's"
         idle = [*self._free, *self._kept]
         assert sorted(idle) == [block for block, holders in enumerate(held) if holders == 0], "no block is lost"
-        assert all(self._known[content][1] == block for block, content in self._content.items())
-        assert len(self._known) == len(self._content), "what is known is in a block"
+        assert all(self._by_content[content][1] == block for block, content in self._content.items())
+        assert len(self._by_content) == len(self._content), "what is known is in a block"
 
     def _check_content(self, table: BlockTable) -> None:
         """Raise AssertionError unless the registered contents of a table's blocks match its tokens."""
@@ -337,7 +337,7 @@ class BlockPool:
             if content is not None:
                 assert list(content[1]) == table.tokens[place * BLOCK : (place + 1) * BLOCK], "blocks hold their tokens"
                 assert node in (None, content[0]), "and are known by what stands before them"
-            node = None if content is None else self._known[content][0]
+            node = None if content is None else self._by_content[content][0]
 
     def _node_at(self, table: BlockTable, count: int) -> int:
         """Return the content node of the full blocks among a table's first `count` tokens; a new one if unknown."""
@@ -359,7 +359,7 @@ class BlockPool:
             self._holders.append(0)
         else:
             block, _ = self._kept.popitem(last=False)
-            del self._known[self._content.pop(block)]
+            del self._by_content[self._content.pop(block)]
         self._holders[block] = 1
         return block
 

@@ -72,10 +72,10 @@ class ModuleLinks:
         self._sizes = list({id(holder): holder for holder in self._holders}.values())
         self._size = sum(map(len, self._sizes))
         self.tensors: list[Tensor] = [part for part in self._parts if isinstance(part, Tensor)]
-        self._own = list(map(vars, network.modules()))
-        self._adapted = [held for held in self._own if "_disable_adapters" in held]
-        self._hooks: list[Any] = [held[name] for held in self._own for name in _FORWARD_HOOKS]
-        self._called = self._calls()
+        self._namespaces = list(map(vars, network.modules()))
+        self._adapter_layers = [held for held in self._namespaces if "_disable_adapters" in held]
+        self._hooks: list[Any] = [held[name] for held in self._namespaces for name in _FORWARD_HOOKS]
+        self._counts = self._count_calls()
 
     @property
     def are_intact(self) -> bool:
@@ -86,21 +86,21 @@ class ModuleLinks:
     @property
     def are_called_alike(self) -> bool:
         """True if the numbers of hooks, modules in training, and patched forwards are unchanged."""
-        return self._calls() == self._called
+        return self._count_calls() == self._counts
 
     @property
     def training(self) -> Iterator[bool]:
         """Training flags of all modules."""
-        return (module["training"] for module in self._own)
+        return (module["training"] for module in self._namespaces)
 
     @property
     def adapters(self) -> Iterator[tuple[bool, str, int, str]]:
         """The active adapters of each layer with adapters."""
-        return map(_chosen, self._adapted)
+        return map(_chosen, self._adapter_layers)
 
-    def _calls(self) -> tuple[int, int, int]:
-        own = self._own
-        return sum(map(len, self._hooks)), sum(self.training), sum("forward" in held for held in own)
+    def _count_calls(self) -> tuple[int, int, int]:
+        namespaces = self._namespaces
+        return sum(map(len, self._hooks)), sum(self.training), sum("forward" in held for held in namespaces)
 
 
 def _links_of(module: Any) -> Iterator[tuple[dict[str, Any], str, Any]]:
@@ -157,13 +157,13 @@ class LoadedParameters:
         now = self._parameters()
         if self._was_changed or list(map(_version, now)) != self._versions:
             return True
-        return any(was() is not own for was, own in zip(self._references, now, strict=True))
+        return any(was() is not parameter for was, parameter in zip(self._references, now, strict=True))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Copy for the copied network. The copy counts as changed if this one does."""
-        made = type(self)(copy.deepcopy(self._network, memo))
-        made._was_changed = self.is_changed
-        return made
+        copied = type(self)(copy.deepcopy(self._network, memo))
+        copied._was_changed = self.is_changed
+        return copied
 
     def _parameters(self) -> list[nn.Parameter]:
         return [each for each in self._network.parameters() if each.device.type != "meta"]
@@ -182,10 +182,10 @@ def held_bytes(model: Any) -> int:
                 storage = each.untyped_storage()
                 sizes[storage.data_ptr()] = storage.nbytes()
         elif isinstance(each, np.ndarray):
-            whole = cast("NDArray[Any]", each)
-            while isinstance(whole.base, np.ndarray):
-                whole = whole.base
-            sizes[whole.ctypes.data] = whole.nbytes
+            base = cast("NDArray[Any]", each)
+            while isinstance(base.base, np.ndarray):
+                base = base.base
+            sizes[base.ctypes.data] = base.nbytes
         else:
             inner = [one for one in gc.get_referents(each) if not isinstance(one, _NO_HOLDERS) and id(one) not in known]
             known.update(map(id, inner))

@@ -110,13 +110,15 @@ def is_chat(prompt: Prompt) -> bool:
     return not isinstance(prompt, str) and isinstance(prompt[0], Mapping)
 
 
-def part_of(given: Any) -> dict[str, Any]:
+def part_of(content: Any) -> dict[str, Any]:
     """Return the message part of a text, image or audio. The type of files follows from suffix or content."""
-    is_heard = isinstance(given, Audio) or (
-        given.suffix.lower() in SUFFIXES if isinstance(given, Path) else isinstance(given, bytes) and is_audio(given)
+    is_heard = isinstance(content, Audio) or (
+        content.suffix.lower() in SUFFIXES
+        if isinstance(content, Path)
+        else isinstance(content, bytes) and is_audio(content)
     )
-    kind = "text" if isinstance(given, str) else "audio" if is_heard else "image"
-    return {"type": kind, kind: given}
+    kind = "text" if isinstance(content, str) else "audio" if is_heard else "image"
+    return {"type": kind, kind: content}
 
 
 def media_in(prompt: Prompt) -> list[Media]:
@@ -156,13 +158,13 @@ def template_options_of(value: Any) -> dict[str, Any]:
         return {}
     if not isinstance(value, Mapping):
         raise OptionError(f"{what}={brief(value)}: a dict such as {{'enable_thinking': False}}")
-    given = cast("Mapping[Any, Any]", value)
-    for name in given:
+    options = cast("Mapping[Any, Any]", value)
+    for name in options:
         check_text(name, f"{what}: a name")
         if name in NO_OPTIONS:
             raise OptionError(f"{what}: {name!r} cannot be an option of a template; {NO_OPTIONS[name]}")
-    _check_texts(given, what)
-    return {name: _plain(each) for name, each in given.items()}
+    _check_texts(options, what)
+    return {name: _plain(each) for name, each in options.items()}
 
 
 def _message(value: Any, what: str) -> dict[str, Any]:
@@ -175,9 +177,9 @@ def _message(value: Any, what: str) -> dict[str, Any]:
     if "role" not in message:
         raise OptionError(f'{what} has no role, such as "user": {brief(message)}')
     role = check_text(message["role"], f"{what}, the role")
-    near = [] if role in ROLES else get_close_matches(role.casefold(), ROLES, 1, 0.75)
-    if near:
-        raise OptionError(f"{what} has the role {role!r}; did you mean {near[0]!r}?")
+    matches = [] if role in ROLES else get_close_matches(role.casefold(), ROLES, 1, 0.75)
+    if matches:
+        raise OptionError(f"{what} has the role {role!r}; did you mean {matches[0]!r}?")
     content = message.get("content")
     if content is None:
         if not any(value is not None for key, value in message.items() if key not in ("role", "content")):
@@ -199,17 +201,17 @@ def _parts(content: Any, what: str) -> list[Any]:
         raise OptionError(f"{what}: the content must be a text, not {shown(content)}")
     found: list[Any] = []
     for number, part in enumerate(parts):
-        place, given = f"{what}, part {number} of the content", cast("Mapping[str, Any]", part)
-        kind = given.get("type") if isinstance(part, Mapping) else None
-        if isinstance(kind, str) and kind in KINDS and kind in given:
-            found.append({**given, kind: KINDS[kind].of(given[kind], f"{place}: the {kind}")})
+        place, fields = f"{what}, part {number} of the content", cast("Mapping[str, Any]", part)
+        kind = fields.get("type") if isinstance(part, Mapping) else None
+        if isinstance(kind, str) and kind in KINDS and kind in fields:
+            found.append({**fields, kind: KINDS[kind].of(fields[kind], f"{place}: the {kind}")})
             continue
         if kind != "text":
             raise OptionError(
                 f'{place} is {shown(part)}; models read texts here, {{"type": "text", "text": "..."}}, images, '
                 '{"type": "image", "image": ...}, and audio, {"type": "audio", "audio": ...}'
             )
-        check_text(given.get("text"), f"{place}: the text")
+        check_text(fields.get("text"), f"{place}: the text")
         found.append(part)
     return found
 

@@ -108,26 +108,26 @@ class _Skeleton:
             return _either([*map(_value, several[:MAX_VALUES]), *[CUT] * (len(several) > MAX_VALUES)])
         for name in ("anyOf", "oneOf"):
             if isinstance(cases := schema.get(name), list):
-                own = {key: value for key, value in schema.items() if key != name}
-                return _either([self._all(own, [case], depth) for case in cast("list[Any]", cases)])
+                beside = {key: value for key, value in schema.items() if key != name}
+                return _either([self._all_of(beside, [case], depth) for case in cast("list[Any]", cases)])
         if isinstance(parts := schema.get("allOf"), list):
-            own = {key: value for key, value in schema.items() if key != "allOf"}
-            return self._all(own, cast("list[Any]", parts), depth)
+            beside = {key: value for key, value in schema.items() if key != "allOf"}
+            return self._all_of(beside, cast("list[Any]", parts), depth)
         kinds = schema.get("type", _implied(schema))
         several = cast("list[Any]", kinds) if isinstance(kinds, list) else [kinds]
         return _either([self._typed(schema, str(kind), depth) for kind in several])
 
-    def _all(self, own: dict[str, Any], parts: Sequence[Any], depth: int) -> str:
+    def _all_of(self, beside: dict[str, Any], parts: Sequence[Any], depth: int) -> str:
         """Write the conjunction of subschemas. One of them may be a schema that is being written."""
         resolved = [self._resolved(part) for part in parts]
         if any(id(part) in self._open for part in resolved if not isinstance(part, bool)):
             return CUT
-        if own.keys() <= _SILENT and len(resolved) == 1:
+        if beside.keys() <= _SILENT and len(resolved) == 1:
             return self.of(resolved[0], depth)
         before = len(self._open)
         self._open += map(id, resolved)
         try:
-            return self._of(_merged([own, *resolved]), depth)
+            return self._of(_merged([beside, *resolved]), depth)
         finally:
             del self._open[before:]
 
@@ -148,8 +148,8 @@ class _Skeleton:
             return "object"
         if depth == 0:
             return f"{{{CUT}}}"
-        given = schema.get("required")
-        required = cast("list[Any]", given) if isinstance(given, list) else []
+        names = schema.get("required")
+        required = cast("list[Any]", names) if isinstance(names, list) else []
         parts = [
             f"{_value(name)}{'' if name in required else '?'}: {self.of(member, depth - 1)}{self._comment(member)}"
             for name, member in members.items()
@@ -213,11 +213,11 @@ def _merged(schemas: Sequence[Any]) -> dict[str, Any]:
         if not isinstance(schema, dict):
             continue
         for name, value in cast("dict[str, Any]", schema).items():
-            known = found.get(name)
-            if isinstance(known, dict) and isinstance(value, dict) and name == "properties":
-                found[name] = {**cast("dict[str, Any]", known), **cast("dict[str, Any]", value)}
-            elif isinstance(known, list) and isinstance(value, list) and name == "required":
-                found[name] = [*cast("list[Any]", known), *cast("list[Any]", value)]
+            present = found.get(name)
+            if isinstance(present, dict) and isinstance(value, dict) and name == "properties":
+                found[name] = {**cast("dict[str, Any]", present), **cast("dict[str, Any]", value)}
+            elif isinstance(present, list) and isinstance(value, list) and name == "required":
+                found[name] = [*cast("list[Any]", present), *cast("list[Any]", value)]
             else:
                 found[name] = value
     return found

@@ -40,26 +40,26 @@ def ids_of(model: Model, prompt: Any, number: int, extras: Extras) -> Ids:
     return read(model, check_prompt(prompt, f"prompt {number}"), number, extras).ids
 
 
-def read(model: Model, given: Prompt, number: int, extras: Extras) -> ReadMedia:
+def read(model: Model, prompt: Prompt, number: int, extras: Extras) -> ReadMedia:
     """Return the tokens of a prompt of `check_prompt`, including rows of images and audio, and the references that keep
     these alive.
 
     Raises OptionError as `ids_of` does, and for images or audio that the model does not read.
     """
     what = f"prompt {number}"
-    media, several = media_of(model), check_read(model, media_in(given), what)
-    is_read = not isinstance(given, str) and not is_chat(given) and min(cast("Ids", given), default=0) < BEGIN
+    media, several = media_of(model), check_read(model, media_in(prompt), what)
+    is_read = not isinstance(prompt, str) and not is_chat(prompt) and min(cast("Ids", prompt), default=0) < BEGIN
     if media is not None and media.joins_prompts and not several and not is_read:
         raise OptionError(
             f"{what} has no image, but {model!r} needs prompts with images; give a list of image and text"
         )
-    if not is_chat(given):
-        return _ids(model, given, what, extras)
+    if not is_chat(prompt):
+        return _ids(model, prompt, what, extras)
     if media is None:
-        ids = rendered(model.tokenizer, given, what, extras)
-        return ReadMedia(_checked(ids, what, model, "the chat template"), ())
-    ids, held = media.read(text_of_chat(model, given, what, extras), several, what)
-    return ReadMedia(_checked(ids, what, model, "the tokenizer", has_rows=bool(held)), held)
+        ids = rendered(model.tokenizer, prompt, what, extras)
+        return ReadMedia(_check_ids(ids, what, model, "the chat template"), ())
+    ids, held = media.read(text_of_chat(model, prompt, what, extras), several, what)
+    return ReadMedia(_check_ids(ids, what, model, "the tokenizer", has_rows=bool(held)), held)
 
 
 def text_of_chat(model: Model, chat: Any, what: str, extras: Extras) -> str:
@@ -81,25 +81,25 @@ def check_read(model: Model, media: list[Media], what: str) -> list[Media]:
     strange = next((each.kind for each in media if each.kind not in known), None)
     if strange is not None:
         noun, plural = ("an image", "images") if strange == "image" else ("audio", "audio")
-        said = " and ".join(["texts", *("images" if kind == "image" else "audio" for kind in known)])
+        kinds = " and ".join(["texts", *("images" if kind == "image" else "audio" for kind in known)])
         raise OptionError(
-            f"{what} has {noun}, but {model!r} reads only {said}; use a model that reads {plural}, given with its "
+            f"{what} has {noun}, but {model!r} reads only {kinds}; use a model that reads {plural}, given with its "
             f"processor, or leave {'them' if strange == 'image' else 'it'} out"
         )
     return media
 
 
-def _ids(model: Model, given: Prompt, what: str, extras: Extras) -> ReadMedia:
+def _ids(model: Model, prompt: Prompt, what: str, extras: Extras) -> ReadMedia:
     """Return the tokens of a text, or check token ids, which may include rows that were read. Raises OptionError."""
     tokenizer = model.tokenizer
     if extras:
         name = next(iter(extras))
         raise OptionError(f"{name}= needs a chat, whose template renders them; {what} is not a list of messages")
-    if isinstance(given, str):
-        ids = _checked(tokenizer.encode(given), what, model, "the tokenizer")
-        return ReadMedia(_without_second_bos(ids, given, tokenizer), ())
+    if isinstance(prompt, str):
+        ids = _check_ids(tokenizer.encode(prompt), what, model, "the tokenizer")
+        return ReadMedia(_without_second_bos(ids, prompt, tokenizer), ())
     size, media = model.vocabulary.size, media_of(model)
-    found = cast("Ids", given)
+    found = cast("Ids", prompt)
     for place, token in enumerate(found):
         if token >= size or (token < 0 and media is None):
             raise OptionError(f"{what}, token {place} is {token}; the model has tokens 0 to {size - 1}")
@@ -110,7 +110,7 @@ def continued(model: Model, text: str, number: int) -> Ids:
     """Return the tokens of a text that continues another one, without special tokens. Raises OptionError."""
     tokenizer: Any = model.tokenizer
     options = {"add_special_tokens": False} if "add_special_tokens" in signature(tokenizer.encode).parameters else {}
-    ids = _checked(tokenizer.encode(text, **options), f"the frame of prompt {number}", model, "the tokenizer")
+    ids = _check_ids(tokenizer.encode(text, **options), f"the frame of prompt {number}", model, "the tokenizer")
     begin = getattr(tokenizer, "bos_token_id", None)
     return ids if options or not isinstance(begin, int) or ids[:1] != (begin,) else ids[1:]
 
@@ -118,10 +118,10 @@ def continued(model: Model, text: str, number: int) -> Ids:
 def written(model: Model, messages: Any, number: int, extras: Extras) -> Any:
     """Return the text of a chat by its template, which is much faster than tokenization. Raises OptionError."""
     what = f"prompt {number}"
-    return _applied(_template_of(model.tokenizer, what), marked_for(messages), what, extras, tokenize=False)
+    return _apply_template(_template_of(model.tokenizer, what), marked_for(messages), what, extras, tokenize=False)
 
 
-def _checked(found: Any, what: str, model: Model, maker: str, *, has_rows: bool = False) -> Ids:
+def _check_ids(found: Any, what: str, model: Model, maker: str, *, has_rows: bool = False) -> Ids:
     """Check the output of a tokenizer. has_rows: the tokens may include rows of images or audio
 
     Raises OptionError unless it is a list of the model's tokens.
@@ -168,10 +168,10 @@ def rendered(tokenizer: Any, messages: Any, what: str, extras: Extras, *, tokeni
     """Return the tokens or the text of a chat by its template. Raises OptionError if it has none, or if it ignores a
     list."""
     apply = _template_of(tokenizer, what)
-    found = _applied(apply, messages, what, extras, tokenize=tokenize)
+    found = _apply_template(apply, messages, what, extras, tokenize=tokenize)
     for name in (name for name, values in extras.items() if isinstance(values, tuple)):
         others = {other: extras[other] for other in extras if other != name}
-        if found == _applied(apply, messages, what, others, tokenize=tokenize):
+        if found == _apply_template(apply, messages, what, others, tokenize=tokenize):
             raise OptionError(
                 f"{name}=: the chat template of the model's tokenizer ignores them; leave them out, or put "
                 "them into a message"
@@ -179,25 +179,25 @@ def rendered(tokenizer: Any, messages: Any, what: str, extras: Extras, *, tokeni
     return found
 
 
-def _applied(apply: Any, messages: Any, what: str, extras: Extras, *, tokenize: bool = True) -> Any:
-    given: dict[str, Any] = {
+def _apply_template(apply: Any, messages: Any, what: str, extras: Extras, *, tokenize: bool = True) -> Any:
+    arguments: dict[str, Any] = {
         name: list(cast("tuple[Any, ...]", each)) if isinstance(each, tuple) else each for name, each in extras.items()
     }
-    if given.get("continue_final_message"):
-        given["add_generation_prompt"] = False
-    options = {"add_generation_prompt": True, **given, "tokenize": tokenize, "return_dict": False}
+    if arguments.get("continue_final_message"):
+        arguments["add_generation_prompt"] = False
+    options = {"add_generation_prompt": True, **arguments, "tokenize": tokenize, "return_dict": False}
     try:
         return apply([dict(message) for message in messages], **options)
     except ImportError as error:
         raise OptionError(f"{what} is a chat, but chat templates cannot be rendered: {error}") from error
     except Exception as error:  # a template is foreign code
-        raise OptionError(f"{what}: the chat template refuses this chat: {_said(error)}") from error
+        raise OptionError(f"{what}: the chat template refuses this chat: {_message(error)}") from error
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     """Return the message of a template's exception. Its `raise_exception` raises jinja2.TemplateError."""
-    said = " ".join(str(error).split())
-    text = said if len(said) <= 400 else brief(said)
+    message = " ".join(str(error).split())
+    text = message if len(message) <= 400 else brief(message)
     return text if type(error).__name__ == "TemplateError" else f"{type(error).__name__}: {text}"
 
 
@@ -226,16 +226,16 @@ class ChatEncoder:
     def ids(self, messages: Any, number: int, extras: Extras) -> Ids:
         """Return the tokens of a chat, see `ids_of`. Raises OptionError, also for a name that cannot be encoded as
         text."""
-        if self._name is None or not self._is_named((messages, extras)):
+        if self._name is None or not self._has_name((messages, extras)):
             return ids_of(self._model, messages, number, extras)
         what = f"prompt {number}"
-        given = check_prompt(self._marked(messages), what)
-        marked = {name: _as(each, self._marked(each)) for name, each in extras.items()}
-        media, several, held = media_of(self._model), check_read(self._model, media_in(given), what), ()
+        chat = check_prompt(self._mark(messages), what)
+        marked = {name: _restored(each, self._mark(each)) for name, each in extras.items()}
+        media, several, held = media_of(self._model), check_read(self._model, media_in(chat), what), ()
         if media is None:
-            text = str(rendered(self._model.tokenizer, given, what, marked, tokenize=False))
+            text = str(rendered(self._model.tokenizer, chat, what, marked, tokenize=False))
         else:
-            text, held = media.expanded(text_of_chat(self._model, given, what, marked), several, what)
+            text, held = media.expanded(text_of_chat(self._model, chat, what, marked), several, what)
         # Templates may write JSON with escapes of non-ASCII characters.
         text = text.replace("\\u" + f"{ord(MARK):04x}", MARK)
         found: list[int] = [] if media is None else media.beginning(text)
@@ -244,13 +244,13 @@ class ChatEncoder:
             if MARK not in stretch:
                 usual += stretch
                 continue
-            found += self._usual(usual)
-            found += self._plain(stretch.replace(MARK, ""), what)
+            found += self._encode_template_text(usual)
+            found += self._encode_plain(stretch.replace(MARK, ""), what)
             usual = ""
-        found += self._usual(usual)
+        found += self._encode_template_text(usual)
         return tuple(found) if media is None else media.placed(found, held, what).ids
 
-    def _is_named(self, value: Any) -> bool:
+    def _has_name(self, value: Any) -> bool:
         """Test whether a nested value contains the name of a special token."""
         assert self._name is not None
         left = [value]
@@ -261,16 +261,16 @@ class ChatEncoder:
             left += held_by(each) or ()
         return False
 
-    def _marked(self, value: Any) -> Any:
+    def _mark(self, value: Any) -> Any:
         """Return the value with marks between the letters of all names."""
         assert self._name is not None
         if isinstance(value, str):
             return self._name.sub(lambda name: MARK.join(name[0]), value.replace(MARK, ""))
         if isinstance(value, dict):
             several = cast("dict[Any, Any]", value).items()
-            return {self._marked(name): self._marked(each) for name, each in several}
+            return {self._mark(name): self._mark(each) for name, each in several}
         if isinstance(value, list | tuple):
-            return [self._marked(each) for each in cast("list[Any]", value)]
+            return [self._mark(each) for each in cast("list[Any]", value)]
         return value
 
     def _stretches(self, text: str) -> list[str]:
@@ -278,14 +278,14 @@ class ChatEncoder:
         assert self._name is not None
         return [each for each in re.split(f"({self._name.pattern})", text) if each]
 
-    def _usual(self, text: str) -> list[int]:
+    def _encode_template_text(self, text: str) -> list[int]:
         tokenizer: Any = self._model.tokenizer
         return list(tokenizer.encode(text, add_special_tokens=False)) if text else []
 
-    def _plain(self, text: str, what: str) -> list[int]:
+    def _encode_plain(self, text: str, what: str) -> list[int]:
         """Return the tokens of a text without special tokens. Raises OptionError if a name is still encoded as one."""
         assert self._name is not None
-        found = list(self._apart.encode(text, add_special_tokens=False, split_special_tokens=True))
+        found = list(self._copied_tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
         named = {self._ids[name] for name in self._name.findall(text)}
         if named.intersection(found):
             name = self._name.findall(text)[0]
@@ -296,11 +296,11 @@ class ChatEncoder:
         return found
 
     @cached_property
-    def _apart(self) -> Any:
+    def _copied_tokenizer(self) -> Any:
         """A copy of the tokenizer, since `split_special_tokens` changes its state for all threads."""
         return deepcopy(self._model.tokenizer)
 
 
-def _as(given: Any, value: Any) -> Any:
+def _restored(original: Any, value: Any) -> Any:
     """Restore the type of a list, which decides how a template has to use it."""
-    return tuple(value) if isinstance(given, tuple) else value
+    return tuple(value) if isinstance(original, tuple) else value

@@ -29,7 +29,7 @@ class SequenceGroup:
     is_preempted: True while it waits without blocks
     steps: forward passes that read several sequences for it; a single sequence counts its own
     preparation: the guide work it waits for
-    is_again: True if it was preempted or recovered and reads its tokens again
+    is_restarted: True if it was preempted or recovered and reads its tokens again
     """
 
     call: Call
@@ -39,12 +39,12 @@ class SequenceGroup:
     is_preempted: bool = False
     steps: int = 0
     preparation: Preparation | None = None
-    is_again: bool = False
+    is_restarted: bool = False
 
-    def find(self, tokens: int) -> None:
+    def count_reused(self, tokens: int) -> None:
         """Count prompt tokens that need not be read, since their blocks are known."""
-        if not self.is_again:
-            self.call.found[self.number] = self.call.found.get(self.number, 0) + tokens
+        if not self.is_restarted:
+            self.call.reused_tokens[self.number] = self.call.reused_tokens.get(self.number, 0) + tokens
 
     @property
     def width(self) -> int:
@@ -73,27 +73,28 @@ class RequestOutput:
 class Call:
     """Requests of one caller, begun in order, with at most `limit` sequences running at once.
 
-    begun: number of requests begun; groups: running requests; outcomes: finished requests not taken yet
+    next_number: number of the next request to begin; groups: running requests; outcomes: finished requests not taken
+        yet
     waiting: number of threads that wait for an outcome, and run preparations meanwhile
-    found: number of prompt tokens of each request that were reused from the pool
+    reused_tokens: number of prompt tokens of each request that were reused from the pool
     Each change is one assignment, so that an interrupted step leaves a consistent state: see `Engine`.
     """
 
     def __init__(self, requests: Sequence[Request], limit: int) -> None:
         self.requests = list(requests)
         self.limit = limit
-        self.begun = 0
+        self.next_number = 0
         self.groups: dict[int, SequenceGroup] = {}
         self.outcomes: dict[int, RequestOutput] = {}
-        self.found: dict[int, int] = {}
+        self.reused_tokens: dict[int, int] = {}
         self.is_cancelled = False
         self.waiting = 0
-        self._taken: set[int] = set()
+        self._delivered: set[int] = set()
 
     @property
     def done(self) -> bool:
         """True if all outcomes were taken or the call is cancelled."""
-        return self.is_cancelled or len(self._taken) == len(self.requests)
+        return self.is_cancelled or len(self._delivered) == len(self.requests)
 
     @property
     def priority(self) -> int:
@@ -108,10 +109,10 @@ class Call:
     @property
     def is_waiting(self) -> bool:
         """True if its next request may begin."""
-        if self.is_cancelled or self.begun == len(self.requests):
+        if self.is_cancelled or self.next_number == len(self.requests):
             return False
         running = self.running
-        return not running or running + self.requests[self.begun].width <= self.limit
+        return not running or running + self.requests[self.next_number].width <= self.limit
 
     def to_prepare(self) -> Preparation | None:
         """Return a preparation that no thread has taken; None if there is none."""
@@ -123,7 +124,7 @@ class Call:
 
     def is_settled(self, number: int) -> bool:
         """Test whether a request has an outcome."""
-        return number in self.outcomes or number in self._taken
+        return number in self.outcomes or number in self._delivered
 
     def take(self) -> Iterator[tuple[int, RequestOutput]]:
         """Yield outcomes by request number.
@@ -132,14 +133,14 @@ class Call:
         """
         for number, outcome in list(self.outcomes.items()):
             yield number, outcome
-            self._taken.add(number)
+            self._delivered.add(number)
             self.outcomes.pop(number, None)
 
     def refuse(self, error: Exception) -> None:
         """Fail all requests that have not begun, between two steps."""
-        for number in range(self.begun, len(self.requests)):
+        for number in range(self.next_number, len(self.requests)):
             self.outcomes[number] = RequestOutput((), error)
-            self.begun = number + 1
+            self.next_number = number + 1
 
 
 class Preparation:
@@ -153,14 +154,14 @@ class Preparation:
         self.ending: ClosingMask | None = None
         self.error: Exception | None = None
         self._sampler = sequences
-        self._taken = threading.Lock()
+        self._claim = threading.Lock()
         self._ended = threading.Event()
         self._stop = Cancellation()
 
     @property
     def is_taken(self) -> bool:
         """True if a thread has taken it."""
-        return self._taken.locked()
+        return self._claim.locked()
 
     @property
     def is_ended(self) -> bool:
@@ -169,7 +170,7 @@ class Preparation:
 
     def run(self) -> None:
         """Do the work unless another thread has taken it."""
-        if not self._taken.acquire(blocking=False):
+        if not self._claim.acquire(blocking=False):
             return
         try:
             with self._stop:
@@ -246,8 +247,8 @@ class GuideQueue:
 
     def pause(self, groups: Sequence[SequenceGroup]) -> None:
         """Wait briefly for a running preparation, if there is nothing to read."""
-        taken = [group.preparation for group in groups if group.preparation is not None]
-        for found in taken:
+        preparations = [group.preparation for group in groups if group.preparation is not None]
+        for found in preparations:
             if found.is_taken and not found.is_ended:
                 found.pause(PATIENCE)
                 return

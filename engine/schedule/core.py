@@ -65,7 +65,7 @@ class EngineCore:
             # The model keeps features across engines, and an engine sees only changes of weights after its start.
             self._media.forget()
         self._arrivals = 0
-        self._is_whole = False
+        self._is_consistent = False
         self._drafter: Drafter | None = None
         self._budget = Budget()
         self._clear()
@@ -96,9 +96,9 @@ class EngineCore:
 
         most: the most tokens for each sequence if a device batch runs; it stops early once `is_over`
         """
-        if not self._is_whole:
+        if not self._is_consistent:
             self._recover()
-        self._is_whole = False
+        self._is_consistent = False
         if self._config is not self._full_config and self.steps >= self._careful_until:
             self._config = self._scheduler.config = self._full_config
         self._forget()
@@ -107,7 +107,7 @@ class EngineCore:
         self.waiting.resume(self._scheduler.running)
         plan = self._scheduler.plan(self.calls)
         try:
-            is_whole = self._read(plan, most, is_over)
+            is_consistent = self._read(plan, most, is_over)
         except Exception as error:
             self._fail(plan, error)
             return
@@ -117,14 +117,14 @@ class EngineCore:
         self.waiting.begin(self._scheduler.running)
         self._forget()
         self.steps += 1
-        self._is_whole = is_whole
+        self._is_consistent = is_consistent
 
     def forget(self) -> None:
         """Release cancelled requests, between two steps."""
-        if not self._is_whole:
+        if not self._is_consistent:
             self._recover()
         self._forget()
-        self._is_whole = True
+        self._is_consistent = True
 
     def close(self) -> None:
         """Release all memory. Nothing runs any more."""
@@ -154,16 +154,16 @@ class EngineCore:
             for group in call.groups.values():
                 group.preparation = None
 
-    def certain(self, group: SequenceGroup) -> CommittedPrefix:
+    def committed_prefix(self, group: SequenceGroup) -> CommittedPrefix:
         """Return the committed prefix of a request's text."""
         work = group.work
         if isinstance(work, BeamGroup):
-            return self._beams.certain(work)
-        return self._sampler.certain(work) if isinstance(work, SequenceState) else CommittedPrefix(b"")
+            return self._beams.committed_prefix(work)
+        return self._sampler.committed_prefix(work) if isinstance(work, SequenceState) else CommittedPrefix(b"")
 
     def check(self) -> None:
         """Raise AssertionError unless the pool's references are consistent."""
-        if isinstance(self._pool, BlockPool) and self._is_whole:
+        if isinstance(self._pool, BlockPool) and self._is_consistent:
             self._pool.check(self.tables)
 
     def _clear(self) -> None:
@@ -175,8 +175,8 @@ class EngineCore:
         self._device_batch = batch_of(self.model, self._memory, self._sampler, self._pool)
         self._sampler.keeps_states = self._device_batch is None
         self._drafter = self._make_drafter()
-        whole = None if self._media is None else self._media.whole
-        self._scheduler = Scheduler(self._pool, self._config, self._budget, self._begin, self._again, whole)
+        align = None if self._media is None else self._media.whole
+        self._scheduler = Scheduler(self._pool, self._config, self._budget, self._begin, self._restart, align)
 
     def _make_drafter(self) -> Drafter | None:
         """Return a drafter if the model can read drafts; None otherwise."""
@@ -190,7 +190,7 @@ class EngineCore:
         self._clear()
         left: list[SequenceGroup] = []
         for call in self.calls:
-            call.begun = max([call.begun, *(number + 1 for number in call.groups)])
+            call.next_number = max([call.next_number, *(number + 1 for number in call.groups)])
             for number, group in list(call.groups.items()):
                 if call.is_cancelled or call.is_settled(number):
                     call.groups.pop(number, None)
@@ -201,8 +201,10 @@ class EngineCore:
                 if not is_ended:
                     # Beams may be half advanced. Their search is deterministic and starts again.
                     is_single = isinstance(work, SequenceState)
-                    again = self._again(group) if is_single else self._start(work.request, _source(work))
-                    left.append(SequenceGroup(call, number, group.arrival, again, True, group.steps, is_again=True))
+                    restarted = self._restart(group) if is_single else self._start(work.request, _source(work))
+                    left.append(
+                        SequenceGroup(call, number, group.arrival, restarted, True, group.steps, is_restarted=True)
+                    )
                     call.groups[number] = left[-1]
                 else:
                     self._finish(group)
@@ -231,14 +233,14 @@ class EngineCore:
 
     def _begin(self, call: Call) -> SequenceGroup:
         """Begin a call's next request."""
-        number, request = call.begun, call.requests[call.begun]
+        number, request = call.next_number, call.requests[call.next_number]
         self._arrivals += 1
         source = request.adapter or self._sources.get(request.root)
         group = SequenceGroup(
             call, number, self._arrivals, self._start(request, source, may_wait=self._may_wait(call, 1))
         )
         call.groups[number] = group
-        call.begun = number + 1
+        call.next_number = number + 1
         return group
 
     def _may_wait(self, call: Call, joining: int = 0) -> bool:
@@ -254,7 +256,7 @@ class EngineCore:
             return self._beams.start(request, table)
         return self._sampler.start(request, table, may_wait=may_wait)
 
-    def _again(self, group: SequenceGroup) -> Work:
+    def _restart(self, group: SequenceGroup) -> Work:
         """Return the work with all tokens unread."""
         work = group.work
         table = self._pool.table(_source(work), work.request.root)

@@ -41,7 +41,7 @@ _STALE = 3.0
 
 
 class Budget:
-    """An estimate of the time of a step as `fixed + each_text * written + each_token * prompted`.
+    """An estimate of the time of a step as `fixed + text_seconds * written + token_seconds * prompted`.
 
     An error of the estimate scales each of the three, in proportion to its share of the time. None of them becomes
     negative, and a uniformly slower machine scales all of them.
@@ -49,7 +49,7 @@ class Budget:
     """
 
     def __init__(self) -> None:
-        self._fixed = self._each_text = self._each_token = 0.0
+        self._fixed = self._text_seconds = self._token_seconds = 0.0
         self._planned = 0
 
     def seconds(self, written: int, prompted: int) -> float:
@@ -65,18 +65,18 @@ class Budget:
         self._planned += 1
         if written and self._planned % SELDOM == 0:
             return 0
-        texts, each = self.seconds(written, 0), self._each_token
+        texts, token_seconds = self.seconds(written, 0), self._token_seconds
         shared = min(texts, gap) * min(1.0, waiting / max(1, written))
         left = max(gap - texts, shared)
-        return max(LEAST, int(min(most, left / each))) if each else LEAST
+        return max(LEAST, int(min(most, left / token_seconds))) if token_seconds else LEAST
 
     def note(self, written: int, prompted: int, seconds: float) -> None:
         """Update the estimate with a step. An outlier counts less, since the machine may have been busy otherwise."""
         parts = self._parts(written, prompted)
         expected = sum(parts)
         if expected == 0.0:
-            self._each_text = self._each_token = seconds / (_FIXED + written + prompted)
-            self._fixed = _FIXED * self._each_token
+            self._text_seconds = self._token_seconds = seconds / (_FIXED + written + prompted)
+            self._fixed = _FIXED * self._token_seconds
         elif _STALE * seconds < expected:
             self._scale(*[seconds / expected] * 3)
         else:
@@ -85,12 +85,12 @@ class Budget:
             self._scale(*(1 + off * share for share in shares))
 
     def _parts(self, written: int, prompted: int) -> tuple[float, float, float]:
-        return self._fixed, self._each_text * written, self._each_token * prompted
+        return self._fixed, self._text_seconds * written, self._token_seconds * prompted
 
-    def _scale(self, fixed: float, each_text: float, each_token: float) -> None:
+    def _scale(self, fixed: float, text_seconds: float, token_seconds: float) -> None:
         self._fixed *= fixed
-        self._each_text *= each_text
-        self._each_token *= each_token
+        self._text_seconds *= text_seconds
+        self._token_seconds *= token_seconds
 
 
 def chunk_or_gap(model: Model, chunk: Any, max_gap_ms: Any) -> tuple[int | None, float]:
@@ -177,8 +177,8 @@ class Scheduler:
 
     running: admitted groups, in order; preempted: groups without blocks, first in line of their priority
     budget: estimate of the prompt tokens that fit beside decode
-    begin: creates the group of a call's next request; again: restarts the work of a preempted group
-    whole: adjusts a number of tokens so that inseparable ones are read together
+    begin: creates the group of a call's next request; restart: restarts the work of a preempted group
+    align: adjusts a number of tokens so that inseparable ones are read together
     """
 
     def __init__(
@@ -187,8 +187,8 @@ class Scheduler:
         config: SchedulerConfig,
         budget: Budget,
         begin: Callable[[Call], SequenceGroup],
-        again: Callable[[SequenceGroup], Work],
-        whole: Callable[[Sequence[int], int], int] | None = None,
+        restart: Callable[[SequenceGroup], Work],
+        align: Callable[[Sequence[int], int], int] | None = None,
     ) -> None:
         self.config = config
         self.running: list[SequenceGroup] = []
@@ -196,8 +196,8 @@ class Scheduler:
         self._pool = pool
         self._budget = budget
         self._begin = begin
-        self._again = again
-        self._whole = whole
+        self._restart = restart
+        self._align = align
 
     def plan(self, calls: Sequence[Call]) -> StepPlan:
         """Plan the next step. Groups that finish as soon as they begin stay in `running`."""
@@ -230,9 +230,9 @@ class Scheduler:
             plan.chunk = self._chunk(plan.written, len(prompts) + joining)
         for group in prompts:
             if not group.is_preempted:
-                self._read_on(group, plan, leaders)
+                self._plan_reads(group, plan, leaders)
         if joining:
-            self._join(waiting, plan, leaders)
+            self._admit(waiting, plan, leaders)
         return plan
 
     def drop(self, group: SequenceGroup) -> None:
@@ -265,11 +265,11 @@ class Scheduler:
         self.running.remove(group)
         for reader in group.work.readers:
             self._pool.release(reader.table)
-        group.is_preempted = group.is_again = True
-        group.work = self._again(group)
+        group.is_preempted = group.is_restarted = True
+        group.work = self._restart(group)
         insort(self.preempted, group, key=in_line)
 
-    def _left(self, call: Call, plan: StepPlan) -> int:
+    def _room_left(self, call: Call, plan: StepPlan) -> int:
         """Return the number of prompt tokens a call may still read in this step."""
         holds_up = len(plan.writing) > (call in plan.writing)
         return max(0, (plan.chunk if holds_up else self.config.max_num_batched_tokens) - plan.prompted)
@@ -281,7 +281,7 @@ class Scheduler:
             return self._budget.prompt_tokens(written, waiting, config.max_gap, config.max_num_batched_tokens)
         return min(config.prefill_chunk_size, config.max_num_batched_tokens)
 
-    def _read_on(self, group: SequenceGroup, plan: StepPlan, leaders: Leaders) -> None:
+    def _plan_reads(self, group: SequenceGroup, plan: StepPlan, leaders: Leaders) -> None:
         """Plan the next reads of a group, within its limit.
 
         Beams read their last tokens in the same step, since they are advanced together. A prompt with scored tokens
@@ -289,7 +289,7 @@ class Scheduler:
         """
         work = group.work
         scores = work.request.prompt_best if isinstance(work, SequenceState) and work.scores_prompt else None
-        left, readers = self._left(group.call, plan), group.work.readers
+        left, readers = self._room_left(group.call, plan), group.work.readers
         is_much = sum(len(reader.pending) for reader in readers) > left or self._missing(group) > self._pool.available
         last = int(is_much and len(readers) > 1)
         for reader in readers:
@@ -298,14 +298,14 @@ class Scheduler:
             begin = None if reader.table.tokens or last else (reader.table.node, scores, tuple(reader.pending))
             if begin in leaders:
                 plan.followers.append((group, reader, leaders[begin]))
-                group.find(len(reader.pending))
+                group.count_reused(len(reader.pending))
                 continue
             if scores is None and (adopted := self._pool.adopt(reader.table, reader.pending)):
                 del reader.pending[:adopted]
-                group.find(adopted)
+                group.count_reused(adopted)
             count = min(left, len(reader.pending) - last)
-            if self._whole is not None:
-                count = self._whole(reader.pending, count)
+            if self._align is not None:
+                count = self._align(reader.pending, count)
             if self._pool.missing(reader.table, count) > self._pool.available:
                 count = self._preempt_others(group, reader, count, plan)
             if count == 0:
@@ -330,7 +330,7 @@ class Scheduler:
             count -= min(count, BLOCK)
         return count
 
-    def _join(self, waiting: Sequence[Call], plan: StepPlan, leaders: Leaders) -> None:
+    def _admit(self, waiting: Sequence[Call], plan: StepPlan, leaders: Leaders) -> None:
         """Admit requests while there is room for their prompts, by priority, preempted ones first.
 
         The first request without room stops admission.
@@ -338,13 +338,13 @@ class Scheduler:
         priorities = {group.work.request.options.priority for group in self.preempted}
         for priority in sorted(priorities.union(call.priority for call in waiting)):
             calls = [call for call in waiting if call.priority == priority]
-            if not (self._resume(priority, plan, leaders) and self._take_up(calls, plan, leaders)):
+            if not (self._readmit(priority, plan, leaders) and self._admit_new(calls, plan, leaders)):
                 return
 
-    def _resume(self, priority: int, plan: StepPlan, leaders: Leaders) -> bool:
+    def _readmit(self, priority: int, plan: StepPlan, leaders: Leaders) -> bool:
         """Readmit preempted groups of a priority. Return False if one has no room."""
         texts = sum(group.width for group in self.running)
-        while self.preempted and self._left(self.preempted[0].call, plan):
+        while self.preempted and self._room_left(self.preempted[0].call, plan):
             group = self.preempted[0]
             if group.work.request.options.priority != priority:
                 break
@@ -359,15 +359,15 @@ class Scheduler:
             if not group.work.done:
                 texts += group.width
                 if not group.waits:
-                    self._read_on(group, plan, leaders)
+                    self._plan_reads(group, plan, leaders)
         return True
 
-    def _take_up(self, calls: Sequence[Call], plan: StepPlan, leaders: Leaders) -> bool:
+    def _admit_new(self, calls: Sequence[Call], plan: StepPlan, leaders: Leaders) -> bool:
         """Begin the next requests of calls. Return False if one has no room."""
         texts = sum(group.width for group in self.running)
         for call in calls:
-            while call.is_waiting and self._left(call, plan):
-                request = call.requests[call.begun]
+            while call.is_waiting and self._room_left(call, plan):
+                request = call.requests[call.next_number]
                 needed = -(-len(request.start.prompt) // BLOCK) + request.width
                 if not self._has_room(texts + request.width, needed):
                     return False
@@ -376,7 +376,7 @@ class Scheduler:
                 if not group.work.done:
                     texts += group.width
                     if not group.waits:
-                        self._read_on(group, plan, leaders)
+                        self._plan_reads(group, plan, leaders)
         return True
 
     def _has_room(self, texts: int, blocks: int) -> bool:

@@ -344,8 +344,8 @@ class DistinctGuide(RememberingGuide):
             not self._by_bytes and self._continuations.is_clean(state, trail)
         )
 
-    def enough(self, state: int, left: int) -> int | None:
-        """See `LiftedGuide.enough`."""
+    def known_bound(self, state: int, left: int) -> int | None:
+        """See `LiftedGuide.known_bound`."""
         left = check_left(left)
         with self._lock, self._meter:
             place = self._ready(state)
@@ -357,7 +357,7 @@ class DistinctGuide(RememberingGuide):
         state, trail = place
         if trail is None or self._is_as_far(state, trail):
             if not self._by_bytes:
-                return self._closing.enough(state, left)
+                return self._closing.known_bound(state, left)
             needed = self._continuations.needed(state)
         else:
             needed = self._continuations.cost(state, trail)

@@ -95,9 +95,9 @@ class Closing:
 
     def fits(self, state: int, left: int) -> bool:
         """Test whether `left` tokens complete the text from `state`."""
-        return self.enough(state, left) is not None
+        return self.known_bound(state, left) is not None
 
-    def enough(self, state: int, left: int) -> int | None:
+    def known_bound(self, state: int, left: int) -> int | None:
         """Return a number of tokens, at most `left`, that completes the text; None if `left` do not suffice.
 
         The lowest bound known without search: with a large `left`, the number of bytes suffices for most states.

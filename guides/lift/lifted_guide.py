@@ -288,9 +288,9 @@ class LiftedGuide(TableGuide):
 
     def fits(self, state: int, left: int) -> bool:
         """Test whether `distance(state) <= left`; faster than `distance` for a large `left`."""
-        return self.enough(state, left) is not None
+        return self.known_bound(state, left) is not None
 
-    def enough(self, state: int, left: int) -> int | None:
+    def known_bound(self, state: int, left: int) -> int | None:
         """Return a number of tokens, at most `left`, that completes the text; None if `distance(state) > left`.
 
         An upper bound of the distance, which takes longer to compute.
@@ -300,7 +300,7 @@ class LiftedGuide(TableGuide):
             state = self._prepare(state)
             if state == DEAD:
                 return NEVER if left >= NEVER else None
-            return self._closing.enough(state, left)
+            return self._closing.known_bound(state, left)
 
     def mask_within(self, state: int, left: int) -> Mask:
         """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""

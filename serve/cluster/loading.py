@@ -36,11 +36,11 @@ def pack_model(model: Any, **loading: Any) -> Any:
     Raises OptionError for invalid values, and for models that cannot be sent.
     """
     options = LoadingOptions(**loading)
-    if model is None and options.given.keys() <= {"device", "dtype"}:
+    if model is None and options.changed.keys() <= {"device", "dtype"}:
         return Origin(small, {"device": options.device})
     if isinstance(model, (str, Path)):
-        return Origin(transformers, {"model": lasting_place(model), **options.given})
-    if options.given:
+        return Origin(transformers, {"model": lasting_place(model), **options.changed})
+    if options.changed:
         raise OptionError(
             "device=, dtype=, kv_cache_dtype=, adapters= and weights= need a model that is given by its name or folder"
         )

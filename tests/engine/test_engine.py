@@ -64,7 +64,7 @@ def test_callers_in_several_threads_share_steps() -> None:
         found[letter] = generator(letter, **LONG)
 
     threads = [threading.Thread(target=call, args=[letter]) for letter in LETTERS]
-    with engine._held():  # nobody takes a step before all have come
+    with engine._hold_lock():  # nobody takes a step before all have come
         for thread in threads:
             thread.start()
         until(lambda: len(engine._entering) == len(LETTERS))
@@ -143,7 +143,7 @@ def test_a_stream_looks_after_each_step_whoever_takes_it() -> None:
     with engine._lock:  # the reader cannot take a step itself
         reader.start()
         until(lambda: call.waiting)
-        with engine._held():
+        with engine._hold_lock():
             engine._step()
         until(lambda: not call.waiting)  # it goes to look
     reader.join(HANGS)

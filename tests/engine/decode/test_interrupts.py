@@ -32,7 +32,7 @@ class InterruptAt:
     def __call__(self, frame: Any, event: str, argument: Any) -> Any:
         if not frame.f_code.co_filename.startswith(ENGINE):
             return None
-        if frame.f_code.co_name == "_bar":
+        if frame.f_code.co_name == "_progress_bar":
             self.is_inside = True
         if frame.f_code.co_name == "run_together" and event == "return":
             self.is_inside = False

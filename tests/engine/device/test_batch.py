@@ -360,8 +360,8 @@ def test_prompts_share_what_is_known(pair: Any) -> None:
     cache = GuideCache(RegexGuide(r"[a-z ]+[0-9]", pair[0].vocabulary), 4)
     one, other = cache.behind(b"the 1"), cache.behind(b"on")
     inner = cache.guide.start
-    assert one.beyond(5 + inner) == other.beyond(2 + inner) == cache.beyond(inner) == (cache, inner)
-    assert one.beyond(1) == (one, 1)
+    assert one.unwrap(5 + inner) == other.unwrap(2 + inner) == cache.unwrap(inner) == (cache, inner)
+    assert one.unwrap(1) == (one, 1)
 
 
 def test_forced_tokens_need_no_logits(hugging_face: Any, tokenizer: Any) -> None:

@@ -61,7 +61,7 @@ def test_the_same_tokens_as_step_by_step(
             given = {"max_tokens": TOKENS, "search": search, "seed": 3}
             assert facts(others.run(prompts, **given)) == facts(ones.run(prompts, **given))
     assert model.made._graphs, "they did go on by themselves"
-    known = model.made._tables.known
+    known = model.made._tables.state_tables
     rows = known.dense[known.dense != UNKNOWN].long()
     assert kind != "regex" or (known.targets[rows] != UNKNOWN).any(), "and where all tokens lead was written"
 

@@ -261,14 +261,14 @@ def test_costs_are_what_steps_took() -> None:
     for _ in range(400):
         tokens = pick.choice([1, 1, 4, 9, 16])
         costs.note(tokens, 0.004 + 0.001 * tokens + pick.choice([0, 0, 0, 0.0002]))
-    assert costs.each == pytest.approx(0.001, rel=0.15)
+    assert costs.token_seconds == pytest.approx(0.001, rel=0.15)
     assert costs.time(10) == pytest.approx(0.014, rel=0.15)
     assert costs.pays(0.5, 1, 1)
     assert not costs.pays(0.1, 1, 1)
     assert not costs.pays(0.5, 64, 64)
     for _ in range(400):
         costs.note(1, 0.005)
-    assert costs.each == pytest.approx(0.001, rel=0.2), "steps of one size say nothing of wider ones"
+    assert costs.token_seconds == pytest.approx(0.001, rel=0.2), "steps of one size say nothing of wider ones"
 
 
 @pytest.mark.parametrize("slow", [1, 16])

@@ -93,8 +93,8 @@ def test_what_is_certain(tokenizer: Any, model: Any) -> None:
         state = guide.start
         for byte in text:
             state = guide.after_bytes(state).item(byte)
-        assert cache.certain(state) == cache.certain(state) == ahead
-        assert cache.behind(b"on ").certain(len(b"on ") + state) == ahead
+        assert cache.forced_bytes(state) == cache.forced_bytes(state) == ahead
+        assert cache.behind(b"on ").forced_bytes(len(b"on ") + state) == ahead
 
 
 class Costly(RegexGuide):
@@ -106,14 +106,14 @@ class Costly(RegexGuide):
 
 def test_limits_are_the_text_s_own(model: Any) -> None:
     cache = GuideCache(Costly("the on", model.vocabulary), 0)
-    assert cache.certain(cache.guide.start) == b""
+    assert cache.forced_bytes(cache.guide.start) == b""
 
 
 def test_the_likelier_draft_comes_first(model: Any) -> None:
     encode = model.tokenizer.encode
     trail = DraftHistory([*encode("the"), *encode("on"), *encode("the")], AcceptanceRates())
     cache = GuideCache(RegexGuide(" north", model.vocabulary), 0)
-    ForcedDrafts(model).tell(trail, cache, cache.guide.start, lambda kind: True)
+    ForcedDrafts(model).look_up(trail, cache, cache.guide.start, lambda kind: True)
     spelt = [(token, SPELT) for token in encode(" north")]
     assert trail.drafts(9)[: len(spelt)] == spelt and trail.ahead[QUOTED] == []
     for _ in range(60):

@@ -47,10 +47,10 @@ def test_what_is_enough_is_no_less_than_the_distance(pattern: str, vocabulary: V
         distance = asked_late.distance(late)
         for left in (NEVER, 40, distance + 1, distance, distance - 1, 0, -1):
             for each, state in ((guide, early), (asked_late, late)):
-                found = each.enough(state, left)
+                found = each.known_bound(state, left)
                 assert (found is not None) == (distance <= left) == each.fits(state, left), (text, left)
                 assert found is None or distance <= found <= left
-    assert guide.enough(-1, 40) is None
+    assert guide.known_bound(-1, 40) is None
 
 
 def fewest_tokens(guide: LiftedGuide, state: int, limit: int) -> int | None:
