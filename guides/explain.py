@@ -13,6 +13,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
+from ..checks import brief, implements
+from ..errors import OptionError
 from ..kernels.chart.interning import HI, LO
 from ..kernels.chart.layout import (
     CALL,
@@ -311,8 +313,9 @@ def visible(text: str) -> str:
 _SHOWN = 40
 
 
+@runtime_checkable
 class Automatic(Protocol):
-    """An object with a vocabulary and a byte automaton, like all guides of this package."""
+    """An object with a vocabulary and a byte automaton, like the guides of one constraint."""
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -384,8 +387,10 @@ class Verdict:
 def explain(constraint: Automatic, text: str) -> Verdict:
     """Reads a text character by character, in which the name of a special token of the constraint is that token.
 
-    Raises LimitError if that leads through too many states.
+    Raises OptionError for a guide without an automaton, and LimitError if the text leads through too many states.
     """
+    if not implements(constraint, Automatic):
+        raise OptionError(f"{brief(constraint)} has no automaton that could explain a text; ask its parts")
     automaton, vocabulary = constraint.automaton, constraint.vocabulary
     reader = constraint if isinstance(constraint, Remembering) else automaton
     state, count, found = reader.start, 0, END

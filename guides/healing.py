@@ -6,7 +6,7 @@ Tokens that begin within the literal and end within the guide cross the boundary
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from .lift.tables import VocabularyTables
 from .limits import Limits, Meter, spend, spend_growth
 from .locks import new_lock
 from .pictures import MAX_PICTURED, Drawable, Picture, PictureBuilder, refuse_tokens
-from .protocol import DEAD, NEVER, ByteGuide, Mask, RowGuide, fits, mask_of, mask_within
+from .protocol import DEAD, NEVER, ByteGuide, Mask, RowGuide, fits, mask_of, mask_within, rebuilt, should_rebuild
 
 
 @runtime_checkable
@@ -210,13 +210,12 @@ class AlignedGuide(StateTableGuide, Drawable):
 
     @property
     def should_rebuild(self) -> bool:
-        """True if the child should be rebuilt; False for a child without `should_rebuild`."""
-        return bool(getattr(self.child, "should_rebuild", False))
+        """True if the child should be rebuilt."""
+        return should_rebuild(self.child)
 
     def rebuild(self) -> AlignedGuide:
-        """Return a guide of the same tail with the child rebuilt."""
-        child: Any = self.child
-        return AlignedGuide(child.rebuild(), self.tail, counts_tail=bool(self._cost), limits=self._meter.limits)
+        """Return a guide of the same tail, with the child rebuilt if it should be."""
+        return self._made_again(child=rebuilt(self.child))
 
     @property
     def start(self) -> int:

@@ -161,8 +161,7 @@ class JSONGuide(LiftedGuide, Drawable):
 
     def rebuild(self) -> JSONGuide:
         """Return a guide of the same schema, which shares nothing with this one if this one should be rebuilt."""
-        assert self._made_of is not None
-        return JSONGuide(**self._made_of)
+        return self._made_again()
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         # `__new__` initialises the guide: its class depends on its schema.

@@ -186,6 +186,16 @@ def fits(guide: Guide, state: int, left: int) -> bool:
     return guide.distance(state) <= left if quick is None else quick(state, left)
 
 
+def should_rebuild(guide: Guide) -> bool:
+    """Test whether a fresh guide should serve the next text; False for guides without `should_rebuild`."""
+    return implements(guide, Rebuildable) and guide.should_rebuild
+
+
+def rebuilt(guide: Any) -> Any:
+    """Return a fresh guide of the same constraint if one should serve the next text, else the guide itself."""
+    return guide.rebuild() if should_rebuild(guide) else guide
+
+
 def mask_of(tokens: Iterable[int], size: int) -> Mask:
     """Make the mask of some of `size` tokens, uint32 [ceil(size / 32)], for custom guides."""
     flags = np.zeros(32 * ((size + 31) // 32), np.bool_)

@@ -21,7 +21,7 @@ from ...guides import AlignedGuide, FreeGuide
 from ...guides.healing import Crossings
 from ...guides.limits import Limits
 from ...guides.locks import new_lock
-from ...guides.protocol import DEAD, ByteGuide, Foreseeing, Guide, Mask, Quoting, RowGuide, mask_within
+from ...guides.protocol import DEAD, ByteGuide, Foreseeing, Guide, Mask, Quoting, RowGuide, mask_within, should_rebuild
 from ...guides.required_content import GoalGuide
 from ...kernels.logits.mask import allowed_ids
 from ..models.protocol import Model
@@ -107,7 +107,7 @@ class GuideCache:
 
     def knows(self, tail: bytes) -> bool:
         """Test whether `behind(tail)` and its distance are cached. If so, they ask nothing of the guide."""
-        known = None if getattr(self.guide, "should_rebuild", False) else self._behind.get(tail) if tail else self
+        known = None if should_rebuild(self.guide) else self._behind.get(tail) if tail else self
         return known is not None and known._distance is not None
 
     @property

@@ -62,6 +62,10 @@ class Immutable:
         """Return the class whose constructor makes an equal object."""
         return type(self)
 
+    def _made_again(self, **changed: Any) -> Any:
+        """Construct an object of the same arguments but for those that changed."""
+        return self._made_as()(**{**(self._made_of or {}), **changed})
+
     def _content(self) -> Mapping[str, Any] | None:
         """Return the arguments that decide equality: `_made_of`, with equivalent values normalised."""
         return self._made_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from ..lift.table_guide import StateTableGuide
 from ..limits import Limits, Meter, spend
 from ..locks import new_lock
 from ..pictures import MAX_PICTURED, Drawable, Picture, PictureBuilder, refuse_tokens
-from ..protocol import DEAD, NEVER, ByteGuide, Guide, Mask, fits, mask_within
+from ..protocol import DEAD, NEVER, ByteGuide, Guide, Mask, fits, mask_within, rebuilt, should_rebuild
 from .markers import LONGEST
 from .pieces import marker_label
 
@@ -95,13 +95,12 @@ class AfterGuide(StateTableGuide, Drawable):
 
     @property
     def should_rebuild(self) -> bool:
-        """True if the child should be rebuilt; False for a child without `should_rebuild`."""
-        return bool(getattr(self.child, "should_rebuild", False))
+        """True if the child should be rebuilt."""
+        return should_rebuild(self.child)
 
     def rebuild(self) -> AfterGuide:
-        """Return a guide of the same marker and budget with the child rebuilt."""
-        child: Any = self.child
-        return AfterGuide(child.rebuild(), self.marker, most=self.free_tokens, limits=self._meter.limits)
+        """Return a guide of the same marker and budget, with the child rebuilt if it should be."""
+        return self._made_again(child=rebuilt(self.child))
 
     def advance(self, state: int, token: int) -> int:
         """Return the state after `token`, or DEAD; EOS leaves an accepting state as it is."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from ..lift.table_guide import StateTableGuide
 from ..lift.tables import VocabularyTables
 from ..limits import Limits, Meter, spend
 from ..locks import new_lock
-from ..protocol import DEAD, NEVER, ByteGuide, Mask, Quoting, fits, mask_of, mask_within
+from ..protocol import DEAD, NEVER, ByteGuide, Mask, Quoting, fits, mask_of, mask_within, rebuilt, should_rebuild
 
 MAX_BYTES = 64
 STEPS_PER_TOKEN = 20
@@ -121,13 +121,11 @@ class ClosedGuide(StateTableGuide):
     @property
     def should_rebuild(self) -> bool:
         """True if too many states inside marks were met, or the child should be rebuilt."""
-        return len(self._states) > OFFSET // 2 or bool(getattr(self.child, "should_rebuild", False))
+        return len(self._states) > OFFSET // 2 or should_rebuild(self.child)
 
     def rebuild(self) -> ClosedGuide:
         """Return a guide of the same mark, with the child rebuilt if it should be."""
-        child: Any = self.child
-        child = child.rebuild() if getattr(child, "should_rebuild", False) else child
-        return ClosedGuide(child, self.mark, limits=self._meter.limits)
+        return self._made_again(child=rebuilt(self.child))
 
     def _advanced(self, state: int, token: int) -> int:
         data = self._vocabulary.tokens[token] or b""

@@ -14,7 +14,7 @@ from ..arguments import check_bytes, check_left, check_state
 from ..explain import NOTHING, expected
 from ..lift.table_guide import StateTableGuide
 from ..locks import new_lock
-from ..protocol import DEAD, NEVER, ByteGuide, Guide, Mask, fits, mask_within
+from ..protocol import DEAD, NEVER, ByteGuide, Guide, Mask, fits, mask_within, rebuilt, should_rebuild
 
 MAX_STATES = 1 << 18
 """States above which a new guide should serve the next text."""
@@ -67,12 +67,11 @@ class EitherGuide(StateTableGuide):
     @property
     def should_rebuild(self) -> bool:
         """True if there are too many states, or one of the guides should be rebuilt."""
-        return len(self._members) > MAX_STATES or any(getattr(guide, "should_rebuild", False) for guide in self.guides)
+        return len(self._members) > MAX_STATES or any(map(should_rebuild, self.guides))
 
     def rebuild(self) -> EitherGuide:
         """Return a guide of the same guides, those rebuilt that should be."""
-        guides: list[Any] = list(self.guides)
-        return EitherGuide([each.rebuild() if getattr(each, "should_rebuild", False) else each for each in guides])
+        return EitherGuide([rebuilt(each) for each in self.guides])
 
     def _advanced(self, state: int, token: int) -> int:
         members = zip(self.guides, self._members[state], strict=True)

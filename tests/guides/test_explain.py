@@ -7,7 +7,8 @@ import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm import Vocabulary
-from trellm.guides import ChoiceGuide, RegexGuide
+from trellm.errors import OptionError
+from trellm.guides import AlignedGuide, ChoiceGuide, RegexGuide
 from trellm.guides.grammar import Chars
 
 from .support import describe, explain, next_characters, parse
@@ -97,3 +98,9 @@ def test_a_lone_surrogate_is_not_a_character() -> None:
 def test_control_characters_do_not_break_the_picture() -> None:
     lines = str(explain(RegexGuide("a\n\tb", BYTES), "a\n\tc")).splitlines()
     assert lines[1:] == [r"  a\n\tc", "       ^"]
+
+
+def test_guides_without_an_automaton_are_refused() -> None:
+    guide = AlignedGuide(RegexGuide("[ab]+", BYTES), b"a")
+    with pytest.raises(OptionError, match=r"AlignedGuide.*has no automaton"):
+        explain(guide, "ab")  # type: ignore[arg-type]

@@ -99,7 +99,7 @@ def test_words() -> None:
     assert guide.describe(guide.start).startswith("a quotation") and ', or "x"' in guide.describe(guide.start)
 
 
-def test_a_guide_with_too_many_states_is_worn(monkeypatch: Any) -> None:
+def test_a_guide_with_too_many_states_should_be_rebuilt(monkeypatch: Any) -> None:
     guide = EitherGuide([QUOTES, PATTERN])
     state = guide.advance(guide.start, ord("a"))
     thresholds(monkeypatch, alternatives_kept=1)
