@@ -85,6 +85,10 @@ class Image(MediaBase):
 
     def __init__(self, pixels: NDArray[np.uint8]) -> None:
         """pixels: uint8 [height, width, 3]; copied unless read-only already. Raises OptionError."""
+        if not isinstance(pixels, np.ndarray):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OptionError(
+                f"pixels={shown(pixels)}: expected a NumPy array, uint8 [height, width, 3]; Image.of(...) reads files"
+            )
         if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3 or not pixels.size:
             raise OptionError(
                 f"pixels of {pixels.dtype} and the shape {pixels.shape}: expected uint8 [height, width, 3]"

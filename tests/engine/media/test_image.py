@@ -8,7 +8,7 @@ import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import PIL.Image
@@ -144,6 +144,9 @@ def test_an_image_cannot_be_changed_and_can_be_sent() -> None:
     assert taken == image
     with pytest.raises(OptionError, match="uint8"):
         Image(COLOURS[:, :, 0])
+    for other in (None, "cat.png", b"\x89PNG", COLOURS.tolist()):
+        with pytest.raises(OptionError, match="expected a NumPy array"):
+            Image(cast("Any", other))
 
 
 def test_digests_tell_size_and_pixels_apart() -> None:
