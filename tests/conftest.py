@@ -26,7 +26,7 @@ FAST: dict[Path, set[str]] = {}
 for line in (FOLDER / "fast.txt").read_text("utf-8").splitlines():
     if line and line[0] != "#":
         FAST.setdefault(FOLDER / line.partition("::")[0], set()).add(line.partition("::")[2])
-WORKER_BYTES = 7 << 30
+WORKER_BYTES = 4 << 30
 """What a process needs at most that runs all tests, or half of them."""
 
 THRESHOLDS = 7000, 10, 20

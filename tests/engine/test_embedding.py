@@ -139,7 +139,7 @@ def test_texts_and_embeddings_share_a_batch_and_what_was_read(
     near(found[0], expected(network, tokenizer.encode(prompt)))
     near(found[1], found[0])
     near(found[2], expected(network, tokenizer.encode(f"{prompt} x")))
-    assert handles[0].call.found[0] >= 16, "blocks that another text has read are not read again"
+    assert handles[0].call.reused_tokens[0] >= 16, "blocks that another text has read are not read again"
     both = generate.batch([(embed, prompt), (generate.regex(model, "[0-9]{3}"), prompt)])
     near(both[0], found[0])
     assert len(both[1]) == 3

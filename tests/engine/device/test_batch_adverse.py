@@ -132,7 +132,7 @@ def test_a_row_that_finds_no_memory_holds_up_only_itself(pair: Any) -> None:
         rest = pool.table()
         assert isinstance(pool, BlockPool) and pool.extend(rest, pool.available * BLOCK) and not pool.available
         engine.step()
-        assert engine._loop._is_whole, "what was planned is read"
+        assert engine._loop._is_consistent, "what was planned is read"
         pool.shrink(rest)
         assert [facts(handle.result()) for handle in handles] == expected
 

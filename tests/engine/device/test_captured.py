@@ -131,7 +131,7 @@ def test_one_launch_is_captured_at_once(monkeypatch: pytest.MonkeyPatch) -> None
     def capture(_: int) -> None:
         backend = object.__new__(graphs.GraphBackend)
         backend._pool, backend._device = None, torch.device("cpu")
-        backend._captured(None, None, None)
+        backend._capture(None, None, None)
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(capture, range(8)))

@@ -179,7 +179,7 @@ def test_what_is_read_before_a_rejection_leaves_nothing(eager: list[int]) -> Non
     while not call.outcomes:
         loop.step()
         loop.check()
-        known |= {content for _, content in loop._pool._known}  # type: ignore[union-attr]
+        known |= {content for _, content in loop._pool._by_content}  # type: ignore[union-attr]
     row = call.outcomes[0].sequences[0]
     text = [*row.request.start.prompt, *row.tokens]
     assert model.ends > row.steps, "drafts were read"

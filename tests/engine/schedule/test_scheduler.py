@@ -119,7 +119,7 @@ def test_first_come_first_served() -> None:
     loop.calls.extend(calls)
     while any(call.groups or call.is_waiting for call in calls):
         loop.step()
-        order += [str(i) for i, call in enumerate(calls) if call.begun and str(i) not in order]
+        order += [str(i) for i, call in enumerate(calls) if call.next_number and str(i) not in order]
         running = sum(len(call.groups) for call in calls)
         assert running <= 3
     assert order == [str(i) for i in range(len(calls))]
@@ -142,7 +142,7 @@ def test_the_lowest_priority_numbers_come_first() -> None:
             loop.step()
     while any(call.groups or call.is_waiting for call in calls):
         loop.step()
-        order += [number for number, call in enumerate(calls) if call.begun and number not in order]
+        order += [number for number, call in enumerate(calls) if call.next_number and number not in order]
     assert order == [0, 3, 6, 2, 5, 1, 4, 7]
 
 

@@ -225,7 +225,7 @@ def test_what_another_thread_was_at_is_found_out_after_a_fork() -> None:
     loop.step()
     preparation = loop.to_prepare()
     assert preparation is not None
-    preparation._taken.acquire()
+    preparation._claim.acquire()
     loop.after_fork()
     for _ in range(100):
         loop.step()
