@@ -389,7 +389,6 @@ def prompt_of(processor: Any) -> list[Any]:
 
 
 def test_messages_that_name_the_mark_are_text(llava: Any) -> None:
-    Engine.of(llava)  # a new one would forget images that only ids refer to
     ids = ChatEncoder(llava).ids(chat_of(["Is <image> in ", WIDE, "?"]), 0, {})
     assert sum(token < 0 for token in ids) == 16
     words = llava.vocabulary.decode([token for token in ids if token >= 0])

@@ -142,14 +142,12 @@ class FeatureStore:
         return found
 
     def forget(self) -> None:
-        """Drop all features. For a lack of memory, and after a change of weights."""
+        """Drop all features, but no contents. For a lack of memory, and where weights changed."""
         with self._lock:
-            contents = list(self._contents.values())
-            self._recent.clear()
-            self._sizes.clear()
-            self._bytes = 0
-        for content in contents:
-            content.features = None
+            for content in list(self._contents.values()):
+                content.features = None
+            self._sizes = {key: content.bytes for key, content in self._recent.items()}
+            self._bytes = sum(self._sizes.values())
 
     def _compute_features(self, first: MediaContent) -> tuple[Tensor, ...]:
         """Compute the features of a content, in a batch with other contents without features and with equal shapes."""
