@@ -215,7 +215,7 @@ class AlignedGuide(StateTableGuide, Drawable):
 
     def rebuild(self) -> AlignedGuide:
         """Return a guide of the same tail, with the child rebuilt if it should be."""
-        return self._made_again(child=rebuilt(self.child))
+        return self._with_arguments(child=rebuilt(self.child))
 
     @property
     def start(self) -> int:

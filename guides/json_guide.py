@@ -161,7 +161,7 @@ class JSONGuide(LiftedGuide, Drawable):
 
     def rebuild(self) -> JSONGuide:
         """Return a guide of the same schema, which shares nothing with this one if this one should be rebuilt."""
-        return self._made_again()
+        return self._with_arguments()
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         # `__new__` initialises the guide: its class depends on its schema.

@@ -87,7 +87,7 @@ UNDECIDED = Effect(None, (), frozenset(), is_decided=False, goes_on=False, is_lo
 
 
 class TokenLog(NamedTuple):
-    """What a token completes.
+    """Pieces that a token completes.
 
     names: all member names; outer_names: those that began in the token, in no container that also did
     closed: True if a container ended that began before the token; is_decided: False if something began outside it too

@@ -62,7 +62,7 @@ class Immutable:
         """Return the class whose constructor makes an equal object."""
         return type(self)
 
-    def _made_again(self, **changed: Any) -> Any:
+    def _with_arguments(self, **changed: Any) -> Any:
         """Construct an object of the same arguments but for those that changed."""
         return self._made_as()(**{**(self._made_of or {}), **changed})
 

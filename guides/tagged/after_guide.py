@@ -100,7 +100,7 @@ class AfterGuide(StateTableGuide, Drawable):
 
     def rebuild(self) -> AfterGuide:
         """Return a guide of the same marker and budget, with the child rebuilt if it should be."""
-        return self._made_again(child=rebuilt(self.child))
+        return self._with_arguments(child=rebuilt(self.child))
 
     def advance(self, state: int, token: int) -> int:
         """Return the state after `token`, or DEAD; EOS leaves an accepting state as it is."""

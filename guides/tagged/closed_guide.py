@@ -125,7 +125,7 @@ class ClosedGuide(StateTableGuide):
 
     def rebuild(self) -> ClosedGuide:
         """Return a guide of the same mark, with the child rebuilt if it should be."""
-        return self._made_again(child=rebuilt(self.child))
+        return self._with_arguments(child=rebuilt(self.child))
 
     def _advanced(self, state: int, token: int) -> int:
         data = self._vocabulary.tokens[token] or b""

@@ -33,7 +33,7 @@ def pair(hugging_face: Any, tokenizer: Any) -> Iterator[tuple[Any, BatchDecoder]
 
 
 def told(model: BatchDecoder) -> int:
-    """How many drafts launches were told of."""
+    """The number of drafts that launches were given."""
     return sum(int(launch.rows[:, DRAFTED].sum()) for launch in model.launches)
 
 

@@ -1,4 +1,4 @@
-"""What constraints say of how texts go on: drafts of its spelling, where several tokens may spell it."""
+"""Drafts of the text that a constraint leaves, where several tokens may spell it."""
 
 from collections.abc import Iterator
 from typing import Any

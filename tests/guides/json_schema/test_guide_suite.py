@@ -15,7 +15,7 @@ from .test_suite import DRAFTS, REFUSED, remotes
 
 BYTES = Vocabulary.from_bytes()
 ALONE = "an ECMA 262 named group (?<name>...)"
-"""What a guide reads where the format `regex` is the only condition, by rules in place of a pattern."""
+"""Texts that a guide reads where the format `regex` is the only condition, by rules in place of a pattern."""
 
 
 def guide_of(schema: Any, **options: Any) -> JSONGuide | str:

@@ -144,7 +144,7 @@ def test_narrow_loops_are_those_read_token_by_token(pattern: str, monkeypatch: p
 
 
 def test_a_mask_that_is_begun_again_is_one_walk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What follows a string is worked out while its first mask is made; the vocabulary is divided for later ones."""
+    """The first mask of a string defines the rules behind it; the vocabulary is divided for later ones."""
     fresh = vocabulary()
     members = {"a": {"type": "string", "pattern": "[a-z]+", "minLength": 3, "maxLength": 9}, "b": {"type": "array"}}
     guide = JSONGuide({"properties": members, "required": ["a", "b"], "additionalProperties": False}, fresh)
